@@ -20,8 +20,8 @@ const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Al
     Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
     PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
     ResourceFlavor Restart Restarting Resume SMTAlignmentError Scale Shutdown Stalled Start StateUnknown StatefulSet \
-    Stop Suspend TemplateCurrent Terminated TopologyAffinityError True UnexpectedAdmissionError Unknown \
-    Unlisted Unschedulable VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
+    Stop Suspend TemplateCurrent Terminated TooManyRequests TopologyAffinityError True UnexpectedAdmissionError \
+    Unknown Unlisted Unschedulable VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
 
 fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::request::AdmissionRequest;
 
+/// Time after which a client repeats a request, in seconds. Clients of Kubernetes do so by themselves, some times.
+const RETRY_AFTER_SECONDS: u32 = 2;
+
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -33,6 +36,10 @@ pub enum Decision {
     Refused(Vec<Violation>),
     /// The operator failed, independent of the object (500).
     Failed(String),
+    /// The operator is too busy to decide, and the same request can succeed later (429).
+    Busy(String),
+    /// A new policy that decides about it is not active yet, and the same request can succeed later (429).
+    Waiting(String),
 }
 
 impl Answer {
@@ -78,6 +85,9 @@ impl Answer {
                     "message": message,
                 });
             }
+            Decision::Busy(message) | Decision::Waiting(message) => {
+                response["status"] = retryable(message);
+            }
         }
         if !self.warnings.is_empty() {
             let warnings = self.warnings.iter().take(WARNINGS);
@@ -102,7 +112,10 @@ impl Answer {
     fn is_allowed(&self) -> bool {
         match self.decision {
             Decision::Allowed | Decision::Patched(_) => true,
-            Decision::Refused(_) | Decision::Failed(_) => false,
+            Decision::Refused(_)
+            | Decision::Failed(_)
+            | Decision::Busy(_)
+            | Decision::Waiting(_) => false,
         }
     }
 }
@@ -143,6 +156,17 @@ fn refused(request: &AdmissionRequest, violations: &[Violation]) -> Value {
             "name": request.name,
             "causes": causes,
         },
+    })
+}
+
+/// Builds the status of a refusal that clients repeat by themselves.
+fn retryable(message: &str) -> Value {
+    json!({
+        "status": "Failure",
+        "code": 429,
+        "reason": "TooManyRequests",
+        "message": message,
+        "details": { "retryAfterSeconds": RETRY_AFTER_SECONDS },
     })
 }
 

@@ -1,5 +1,6 @@
 //! Runs the chain of a webhook for one request: calls its policies in order, and merges their answers.
 
+mod awaited;
 mod shadows;
 
 use std::sync::{Arc, OnceLock};
@@ -10,7 +11,7 @@ use ipu_guest_host::context::Admission;
 use ipu_guest_host::metrics::SkipReason;
 use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
 use ipu_guest_host::{GuestError, GuestHost};
-use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
 use ipu_policies::call_stats::Requester;
 use ipu_policies::match_evaluator::Purpose;
@@ -161,19 +162,22 @@ impl<'a> ChainRun<'a> {
 
     /// Returns the answer of the validating webhook: the violations of all policies that the object had not had before.
     pub async fn run_validation(&self) -> Answer {
-        let (mut answer, mut verdict, failed) = self.verdict().await;
+        let chain = self.active.chain(Hook::Validation);
+        let (mut answer, mut verdict, failed) = self.verdict(&chain).await;
         if !verdict.violations.is_empty()
             && let Some(unchanged) = existing::unchanged(self.request)
         {
-            let (_, earlier, _) = self.about(&unchanged).verdict().await;
+            let (_, earlier, _) = self.about(&unchanged).verdict(&chain).await;
             let violations = &mut verdict.violations;
             let older = existing::forgive(violations, &earlier.violations, self.request);
             verdict.warnings.extend(older.iter().map(existing::warning));
         }
         (answer.decision, answer.warnings) = validate::decision(verdict);
-        // Violations take precedence over failures of guests.
-        if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
-            answer.decision = failed;
+        // Violations take precedence over policies that are not active yet, and these over failures of guests.
+        if answer.decision == Decision::Allowed
+            && let Some(refusal) = self.awaited(&chain).await.or(failed)
+        {
+            answer.decision = refusal;
         }
         answer
     }
@@ -193,8 +197,7 @@ impl<'a> ChainRun<'a> {
     }
 
     /// Asks all validation policies. A guest that gives no answer is the third part.
-    async fn verdict(&self) -> (Answer, Verdict, Option<Decision>) {
-        let chain = self.active.chain(Hook::Validation);
+    async fn verdict(&self, chain: &HookChain) -> (Answer, Verdict, Option<Decision>) {
         let mut answer = Answer::allowed();
         let object = Arc::new(self.request.object.clone());
         let (mut results, mut all, mut failed) = (Vec::new(), Verdict::default(), None);
@@ -230,12 +233,12 @@ impl<'a> ChainRun<'a> {
             before: object,
             after: None,
         });
-        self.compare(&chain, &results);
+        self.compare(chain, &results);
         (answer, all, failed)
     }
 
     /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no policy matches, or if
-    /// the guest fails and its `onError` is Ignore.
+    /// the guest fails and `onError` ignores it.
     async fn call_stage<T>(
         &self,
         stage: &[BoundPolicy],
@@ -244,7 +247,9 @@ impl<'a> ChainRun<'a> {
         hook: Hook,
         call: impl AsyncFnOnce(&BoundPolicy) -> Result<Served<T>, GuestError>,
     ) -> Result<Option<T>, Decision> {
-        let input = self.match_input(object, stage);
+        let mut policies = stage.iter();
+        let has_conditions = policies.any(|policy| policy.matcher.has_conditions());
+        let input = self.match_input(object, has_conditions);
         let subject = self.subject(&input);
         let evaluator = self.active.evaluator();
         let matching = evaluator.first_match(stage, &subject, Purpose::Review(self.caller));
@@ -275,6 +280,7 @@ impl<'a> ChainRun<'a> {
                     GuestError::MatchFailed(_) => {
                         metrics.count_skipped(hook, SkipReason::MatchFailed);
                     }
+                    GuestError::MatchBusy(_) => metrics.count_skipped(hook, SkipReason::Busy),
                     _ => {}
                 }
                 self.on_error(policy, answer, hook, &error)
@@ -282,7 +288,8 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Applies `onError` to a policy whose guest gave no usable answer.
+    /// Applies `onError` to a policy whose guest gave no usable answer. A process that is too busy ignores no validation
+    /// policy: who overloads it would open the rules.
     fn on_error<T>(
         &self,
         policy: &BoundPolicy,
@@ -290,13 +297,20 @@ impl<'a> ChainRun<'a> {
         hook: Hook,
         error: &GuestError,
     ) -> Result<Option<T>, Decision> {
-        if policy.on_error != OnError::Ignore {
+        let is_overload = error.is_overload();
+        let is_ignored = policy.on_error == OnError::Ignore;
+        if !is_ignored || (is_overload && hook == Hook::Validation) {
             let subject = if &*policy.name == BUILT_IN {
                 format!("the built-in {hook} guest")
             } else {
                 format!("the guest of IPUPolicy {} ({hook})", policy.name)
             };
-            return Err(Decision::Failed(failure::message(&subject, error)));
+            let message = failure::message(&subject, error);
+            return Err(if is_overload {
+                Decision::Busy(message)
+            } else {
+                Decision::Failed(message)
+            });
         }
         tracing::warn!(
             policy = &*policy.name,
@@ -322,15 +336,14 @@ impl<'a> ChainRun<'a> {
     fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {
         MatchSubject {
             namespace_labels: self.admission.context.labels.as_ref(),
+            old_object: self.request.old_object.as_ref(),
             input,
         }
     }
 
-    /// Builds the variables of the match conditions of these policies.
-    fn match_input(&self, object: &Arc<Value>, policies: &[BoundPolicy]) -> MatchInput {
+    /// Builds the variables of match conditions. The previous object is copied only for conditions.
+    fn match_input(&self, object: &Arc<Value>, has_conditions: bool) -> MatchInput {
         let old = || self.request.old_object.clone().map(Arc::new);
-        let mut policies = policies.iter();
-        let has_conditions = policies.any(|policy| policy.matcher.has_conditions());
         MatchInput {
             object: Some(Arc::clone(object)),
             old_object: has_conditions
@@ -359,3 +372,6 @@ async fn default_object(
     }
     Ok(served)
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,7 +120,9 @@ async fn run_guests(
     let changes = match &answer.decision {
         Decision::Allowed => Patch::default(),
         Decision::Patched(changes) => changes.clone(),
-        Decision::Refused(_) | Decision::Failed(_) => return of_pod(answer, new),
+        Decision::Refused(_) | Decision::Failed(_) | Decision::Busy(_) | Decision::Waiting(_) => {
+            return of_pod(answer, new);
+        }
     };
     if let Err(error) = json_patch::patch(&mut request.object, &changes) {
         return Answer::failed(format!("the defaults do not fit the Pod: {error}"));

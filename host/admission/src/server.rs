@@ -302,7 +302,10 @@ fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response
     match &answer.decision {
         Decision::Allowed | Decision::Patched(_) => tracing::debug!("admitted"),
         Decision::Refused(violations) => info!(?violations, "refused"),
-        Decision::Failed(reason) => warn!(reason, "gave no usable answer"),
+        Decision::Failed(reason) | Decision::Busy(reason) => {
+            warn!(reason, "gave no usable answer");
+        }
+        Decision::Waiting(reason) => info!(reason, "waits for a policy"),
     }
     axum::Json::<Value>(answer.render(request)).into_response()
 }

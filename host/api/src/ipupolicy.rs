@@ -83,6 +83,9 @@ pub struct IPUPolicySpec {
     /// Reaction to a guest without a valid answer. Missing: Fail, and Fallback for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
+    /// What becomes of matching requests before the first version is active. Only for Validation. Missing: Ignore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_active: Option<UntilActive>,
     /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
@@ -109,7 +112,7 @@ pub struct Match {
     /// Selects namespaces by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Selects IPUJobs by their labels. Not for Placement.
+    /// Selects IPUJobs and native Pods by their labels: at an update, by the previous or the new ones. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
     /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the webhook configurations of
@@ -158,6 +161,15 @@ pub enum OnError {
     /// The built-in guest decides.
     Fallback,
     /// The request for a partition waits, and the operator calls the guest again.
+    Wait,
+}
+
+/// What becomes of the requests that match a new policy, until its first version is active. Missing: Ignore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum UntilActive {
+    /// They continue without the guest.
+    Ignore,
+    /// They are refused, and can be repeated.
     Wait,
 }
 
@@ -326,6 +338,13 @@ impl IPUPolicySpec {
             Hook::Defaulting | Hook::Validation => OnError::Fail,
             Hook::Placement => OnError::Fallback,
         })
+    }
+
+    /// Whether the requests that it matches wait until its first version is active. Nobody waits for a shadow.
+    pub fn makes_wait(&self) -> bool {
+        self.until_active == Some(UntilActive::Wait)
+            && self.hook == Hook::Validation
+            && self.mode == Mode::Enforce
     }
 
     /// Returns the guest that it replaces. `None`: it gets a stage of its own.

@@ -96,7 +96,9 @@ fn admitted(
         Admitted::Allowed => HostVerdict::Allowed,
         Admitted::Patched(patch) => HostVerdict::Patched { patch },
         Admitted::Refused(violations) => HostVerdict::Refused { violations },
-        Admitted::Failed(reason) => HostVerdict::Failed { reason },
+        Admitted::Failed(reason) | Admitted::Busy(reason) | Admitted::Waiting(reason) => {
+            HostVerdict::Failed { reason }
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub enum GuestError {
     /// The evaluation of `spec.match` failed.
     #[error("failed to evaluate spec.match of the policy: {0}")]
     MatchFailed(String),
+    /// The evaluation of `spec.match` had no turn in time.
+    #[error("the process is too busy to evaluate spec.match of the policy: {0}")]
+    MatchBusy(String),
     /// All guests of the request together exceeded its time.
     #[error(
         "the time limit of {0:?} for all guests of a request ended before this guest answered; \
@@ -98,9 +101,31 @@ impl GuestError {
             Self::Missing(_)
             | Self::NotReady(_)
             | Self::MatchFailed(_)
+            | Self::MatchBusy(_)
             | Self::OutOfTime(_)
             | Self::Busy { .. }
             | Self::Starved { .. } => false,
+        }
+    }
+
+    /// Whether the process lacks time for the call. Who sends many requests can cause this, so that it must open no rule.
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::MatchBusy(_) | Self::OutOfTime(_) | Self::Busy { .. } | Self::Starved { .. } => {
+                true
+            }
+            Self::Missing(_)
+            | Self::NotReady(_)
+            | Self::MatchFailed(_)
+            | Self::Deadline(_)
+            | Self::Memory(_)
+            | Self::Trap(_)
+            | Self::UnsupportedWasi(_)
+            | Self::OutputTooLarge { .. }
+            | Self::Settings(_)
+            | Self::Failed(_)
+            | Self::BadAnswer(_)
+            | Self::Call(_) => false,
         }
     }
 }

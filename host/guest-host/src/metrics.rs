@@ -43,7 +43,7 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 /// Reason why the operator skipped a guest, without a fault of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// No permit was free.
+    /// No permit was free for the call, or for the evaluation of `spec.match`.
     Busy,
     /// All guests of the request together exceeded its time.
     OutOfTime,
@@ -165,7 +165,7 @@ fn outcome(error: &GuestError) -> &'static str {
         GuestError::NotReady(_) => "not_ready",
         GuestError::MatchFailed(_) => "match_failed",
         GuestError::OutOfTime(_) => "out_of_time",
-        GuestError::Busy { .. } => "busy",
+        GuestError::Busy { .. } | GuestError::MatchBusy(_) => "busy",
         GuestError::Deadline(_) => "deadline",
         GuestError::Starved { .. } => "starved",
         GuestError::Memory(_) => "memory",

@@ -133,6 +133,7 @@ pub(super) fn sanitized(error: GuestError) -> GuestError {
         error @ (GuestError::Missing(_)
         | GuestError::NotReady(_)
         | GuestError::MatchFailed(_)
+        | GuestError::MatchBusy(_)
         | GuestError::OutOfTime(_)
         | GuestError::Busy { .. }
         | GuestError::Deadline(_)

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::bound_policy::BoundPolicy;
+use super::bound_policy::{AwaitedPolicy, BoundPolicy};
 use super::match_evaluator::MatchEvaluator;
 
 /// Most concurrent calls of shadow policies, which must not delay enforced policies.
@@ -51,6 +51,8 @@ pub struct HookChain {
     pub stages: Vec<Vec<BoundPolicy>>,
     /// The policies in shadow mode.
     pub shadows: Vec<BoundShadow>,
+    /// The policies whose matching requests wait until they are active.
+    pub awaited: Vec<AwaitedPolicy>,
 }
 
 /// A policy in shadow mode: the operator compares its answers with the enforced ones.
@@ -97,7 +99,7 @@ impl ActivePolicies {
         found.unwrap_or_else(|| {
             Arc::new(HookChain {
                 stages: vec![vec![BoundPolicy::built_in(hook)]],
-                shadows: Vec::new(),
+                ..HookChain::default()
             })
         })
     }

@@ -23,6 +23,17 @@ pub struct BoundPolicy {
     pub stats: Arc<CallStats>,
 }
 
+/// A policy whose matching requests wait until its first version is active on this replica.
+#[derive(Clone, Debug)]
+pub struct AwaitedPolicy {
+    /// Name of the IPUPolicy.
+    pub name: Arc<str>,
+    /// Its `spec.match`.
+    pub matcher: Arc<Matcher>,
+    /// Reason why it is not active yet.
+    pub reason: String,
+}
+
 impl BoundPolicy {
     /// Returns the built-in guest of a hook.
     pub fn built_in(hook: Hook) -> Self {

@@ -7,7 +7,7 @@ use ipu_guest_host::GuestError;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use super::matcher::EvaluationError;
+use super::matcher::{EvaluationError, Fault};
 use super::report::Counts;
 use super::rollout::{FAILING_NAMESPACES, FAILING_USERS, SAMPLES};
 
@@ -68,10 +68,9 @@ impl Comparison {
 
     /// A request for which `spec.match` could not be evaluated.
     pub fn without_match(error: &EvaluationError) -> Self {
-        if error.is_transient {
-            Self::Skipped
-        } else {
-            Self::Failed
+        match error.fault {
+            Fault::Content => Self::Failed,
+            Fault::UnknownLabels | Fault::Overload => Self::Skipped,
         }
     }
 }
@@ -218,19 +217,18 @@ mod tests {
         assert_eq!(Comparison::without_answer(&busy), Comparison::Skipped);
         let own = GuestError::Failed("a fault of its own".to_owned());
         assert_eq!(Comparison::without_answer(&own), Comparison::Failed);
-        let unmatched = |is_transient| EvaluationError {
+        let unmatched = |fault| EvaluationError {
             name: "mine".to_owned(),
             reason: "late".to_owned(),
-            is_transient,
+            fault,
         };
-        assert_eq!(
-            Comparison::without_match(&unmatched(true)),
-            Comparison::Skipped
-        );
-        assert_eq!(
-            Comparison::without_match(&unmatched(false)),
-            Comparison::Failed
-        );
+        for (fault, expected) in [
+            (Fault::Overload, Comparison::Skipped),
+            (Fault::UnknownLabels, Comparison::Skipped),
+            (Fault::Content, Comparison::Failed),
+        ] {
+            assert_eq!(Comparison::without_match(&unmatched(fault)), expected);
+        }
     }
 
     #[test]

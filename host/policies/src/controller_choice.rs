@@ -202,6 +202,7 @@ fn unanswered(policy: &str, controllers: &[ControllerView]) -> Decision {
 fn subject<'a>(request: &'a PartitionRequest, input: &'a MatchInput) -> MatchSubject<'a> {
     MatchSubject {
         namespace_labels: request.context.namespace.labels.as_ref(),
+        old_object: None,
         input,
     }
 }

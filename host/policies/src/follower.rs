@@ -171,7 +171,8 @@ impl Follower<'_> {
         store.reset_inactive(&active);
         for hook in self.hooks {
             let active_set = active_set(&active, *hook);
-            let chain = store.hook_chain(&active_set, &active, *hook, clock::now());
+            let mut chain = store.hook_chain(&active_set, &active, *hook, clock::now());
+            chain.awaited = store.awaited(policies, *hook);
             self.active.set_chain(*hook, chain);
         }
         if !store.is_loading(&active) {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::bound_policy::BoundPolicy;
 use super::large_stack;
-use super::matcher::{EvaluationError, MatchSubject, Matcher};
+use super::matcher::{EvaluationError, Fault, MatchSubject, Matcher};
 
 /// Most concurrent evaluations.
 pub const CONCURRENT: usize = 2;
@@ -68,10 +68,8 @@ impl MatchEvaluator {
         }
         timeout(TIMEOUT, evaluation).await.unwrap_or_else(|_| {
             let seconds = TIMEOUT.as_secs();
-            Err(EvaluationError {
-                is_transient: true,
-                ..failed(matcher, format!("it took longer than {seconds} s"))
-            })
+            let reason = format!("it took longer than {seconds} s");
+            Err(failed(matcher, reason, Fault::Overload))
         })
     }
 
@@ -115,18 +113,19 @@ impl MatchEvaluator {
             let _ = result.send(evaluated.evaluate(&input));
             drop(permits);
         });
-        started.map_err(|error| failed(matcher, error.to_string()))?;
-        let panicked = |_| failed(matcher, "the library that evaluates it panicked".to_owned());
-        received.await.map_err(panicked)?
+        started.map_err(|error| failed(matcher, error.to_string(), Fault::Overload))?;
+        received.await.map_err(|_| {
+            let reason = "the library that evaluates it panicked".to_owned();
+            failed(matcher, reason, Fault::Content)
+        })?
     }
 }
 
-fn failed(matcher: &Matcher, reason: String) -> EvaluationError {
-    let name = matcher.name();
+fn failed(matcher: &Matcher, reason: String, fault: Fault) -> EvaluationError {
     EvaluationError {
-        name,
+        name: matcher.name(),
         reason,
-        is_transient: false,
+        fault,
     }
 }
 
@@ -136,6 +135,7 @@ mod tests {
 
     use futures::FutureExt;
     use ipu_api::ipupolicy::Hook;
+    use ipu_guest_host::GuestError;
     use serde_json::{Value, json};
 
     use super::*;
@@ -160,6 +160,7 @@ mod tests {
         let (evaluator, input) = (MatchEvaluator::default(), MatchInput::default());
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let stage = [policy("new", Some("false")), policy("old", None)];
@@ -189,6 +190,7 @@ mod tests {
         let (evaluator, input) = (MatchEvaluator::default(), MatchInput::default());
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let matcher = policy("a", Some("true")).matcher;
@@ -214,6 +216,25 @@ mod tests {
         drop(held_dry_run);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_evaluation_without_a_turn_is_the_fault_of_a_busy_process() {
+        let (evaluator, input) = (MatchEvaluator::default(), MatchInput::default());
+        let subject = MatchSubject {
+            namespace_labels: None,
+            old_object: None,
+            input: &input,
+        };
+        let mut held = Vec::new();
+        for _ in 0..CONCURRENT {
+            held.push(evaluator.permits.acquire(None).await);
+        }
+        let matcher = policy("a", Some("true")).matcher;
+        let evaluation = evaluator.matches(&matcher, &subject, Purpose::Review(None));
+        let error = evaluation.await.unwrap_err();
+        assert_eq!(error.fault, Fault::Overload);
+        assert!(matches!(GuestError::from(error), GuestError::MatchBusy(_)));
+    }
+
     #[tokio::test]
     async fn other_tasks_of_the_thread_run_during_an_evaluation() {
         // The largest evaluation that is allowed, on a runtime of one thread.
@@ -228,6 +249,7 @@ mod tests {
         );
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let mut evaluation =

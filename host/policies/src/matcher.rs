@@ -106,8 +106,19 @@ pub struct EvaluationError {
     pub name: String,
     /// The cause.
     pub reason: String,
-    /// Whether neither the policy nor the request is the cause, so that the same request can succeed later.
-    pub is_transient: bool,
+    /// Whose fault it is.
+    pub fault: Fault,
+}
+
+/// The side that keeps `spec.match` from being evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The policy or the object: the same request fails again.
+    Content,
+    /// The labels of the namespace are not known yet.
+    UnknownLabels,
+    /// The process is too busy.
+    Overload,
 }
 
 /// The parts of a request that `spec.match` reads.
@@ -115,6 +126,8 @@ pub struct EvaluationError {
 pub struct MatchSubject<'a> {
     /// Labels of its namespace, if known.
     pub namespace_labels: Option<&'a Labels>,
+    /// The previous object, on update.
+    pub old_object: Option<&'a Value>,
     /// The variables of the conditions.
     pub input: &'a MatchInput,
 }
@@ -163,7 +176,8 @@ impl Matcher {
         }
     }
 
-    /// Whether the label selectors select the request.
+    /// Whether the label selectors select the request. As in the webhooks of Kubernetes, the labels of the previous object
+    /// count too: nobody leaves a rule by the update that removes the selected label.
     pub fn selects(&self, subject: &MatchSubject<'_>) -> Result<bool, EvaluationError> {
         let of_namespace = match (&self.namespace, subject.namespace_labels) {
             (None, _) => true,
@@ -172,14 +186,17 @@ impl Matcher {
                 return Err(EvaluationError {
                     name: "namespaceSelector".to_owned(),
                     reason: UNKNOWN_LABELS.to_owned(),
-                    is_transient: true,
+                    fault: Fault::UnknownLabels,
                 });
             }
         };
         let object = subject.input.object.as_deref();
-        let labels = || object.map(labels_of).unwrap_or_default();
-        let selector = self.object.as_ref();
-        Ok(of_namespace && selector.is_none_or(|selector| selector.matches(&labels())))
+        let of_object = self.object.as_ref().is_none_or(|selector| {
+            let old = subject.old_object.map(labels_of);
+            let new = object.map(labels_of).unwrap_or_default();
+            selector.matches(&new) || old.is_some_and(|old| selector.matches(&old))
+        });
+        Ok(of_namespace && of_object)
     }
 
     /// Whether it has match conditions, beside the label selectors.
@@ -200,12 +217,12 @@ impl Matcher {
                 "the request is too large for it: reading it takes {cost} steps, and the limit is \
                  {POLICY_LIMIT}"
             ),
-            is_transient: false,
+            fault: Fault::Content,
         })?;
         let context = context(&values).map_err(|reason| EvaluationError {
             name: self.name(),
             reason: sanitize(&reason, REASON),
-            is_transient: false,
+            fault: Fault::Content,
         })?;
         let variables = Variables::given(values);
         let mut failed = None;
@@ -215,27 +232,27 @@ impl Matcher {
             let evaluated = if condition.reads.contains(&NAMESPACE_OBJECT)
                 && input.namespace_object.is_none()
             {
-                Err((UNKNOWN_LABELS.to_owned(), true))
+                Err((UNKNOWN_LABELS.to_owned(), Fault::UnknownLabels))
             } else if cost > limit {
                 let reason = format!(
                     "it may take {cost} steps for this request, and {limit} of the {EXPRESSION_LIMIT} \
                      for an expression and {POLICY_LIMIT} for a policy are left"
                 );
-                Err((reason, false))
+                Err((reason, Fault::Content))
             } else {
                 remaining -= cost;
                 condition
                     .execute(&context)
-                    .map_err(|reason| (reason, false))
+                    .map_err(|reason| (reason, Fault::Content))
             };
             match evaluated {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err((reason, is_transient)) => {
+                Err((reason, fault)) => {
                     failed.get_or_insert(EvaluationError {
                         name: condition.name.clone(),
                         reason,
-                        is_transient,
+                        fault,
                     });
                 }
             }
@@ -295,7 +312,10 @@ fn labels_of(object: &Value) -> Labels {
 
 impl From<EvaluationError> for GuestError {
     fn from(error: EvaluationError) -> Self {
-        Self::MatchFailed(error.to_string())
+        match error.fault {
+            Fault::Content | Fault::UnknownLabels => Self::MatchFailed(error.to_string()),
+            Fault::Overload => Self::MatchBusy(error.to_string()),
+        }
     }
 }
 

@@ -1,4 +1,6 @@
-//! The module versions of version replica: being prepared, ready, or failed.
+//! The module versions of one replica: being prepared, ready, or failed.
+
+mod awaited;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -297,7 +299,11 @@ impl ModuleStore {
             })
         });
         let shadows = shadows.collect();
-        HookChain { stages, shadows }
+        HookChain {
+            stages,
+            shadows,
+            awaited: Vec::new(),
+        }
     }
 
     fn bind(&mut self, version: &ActiveVersion, now: Timestamp) -> BoundPolicy {

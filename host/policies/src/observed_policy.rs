@@ -172,6 +172,7 @@ pub fn partial_spec(spec: &Map<String, Value>) -> Option<IPUPolicySpec> {
         match_: field(spec, "match"),
         limits: None,
         on_error: field(spec, "onError"),
+        until_active: field(spec, "untilActive"),
         shadow: None,
         rollback: None,
     })

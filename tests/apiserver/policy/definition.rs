@@ -61,8 +61,16 @@ fn invalid_registries(digest: &str) -> [Case; 5] {
     ]
 }
 
-fn invalid_options(image: &Value) -> [Case; 6] {
+fn invalid_options(image: &Value) -> [Case; 8] {
     [
+        (
+            json!({"hook": "Defaulting", "module": image, "untilActive": "Wait"}),
+            "untilActive is only for Validation",
+        ),
+        (
+            json!({"hook": "Validation", "module": image, "untilActive": "Pass"}),
+            "untilActive",
+        ),
         (
             json!({"hook": "Placement", "module": image, "onError": "Fail"}),
             "onError",

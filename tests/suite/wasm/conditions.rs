@@ -30,8 +30,13 @@ async fn answer(items: usize, on_error: OnError) -> (Answer, CallCounts) {
         ..BoundPolicy::built_in(Hook::Validation)
     };
     let stages = vec![vec![policy.clone()]];
-    let shadows = Vec::new();
-    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
+    guests.set_chain(
+        Hook::Validation,
+        HookChain {
+            stages,
+            ..HookChain::default()
+        },
+    );
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2", "items": vec![1; items]});
     let request = review::creating("job", 0, &spec).unwrap();
     let answer = ChainRun::new(&guests, &request, create())

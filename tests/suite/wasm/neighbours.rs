@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt, select_all};
 use ipu_admission::answer::Decision;
 use ipu_admission::chain_run::ChainRun;
-use ipu_api::ipupolicy::{CallCounts, Hook};
+use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
 use ipu_guest_host::model::{Served, Verdict};
 use ipu_guest_host::{BUILT_IN, Guest, GuestError, GuestHost, Limits, ModuleConfig};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
@@ -80,25 +80,31 @@ async fn a_slow_policy_does_not_delay_other_policies() {
     }
 }
 
-/// A chain of one policy, and the counts of its calls.
+/// A chain of one policy, which is ignored unless the process is busy, and the counts of its calls.
 fn chain_of(guests: &ActivePolicies, guest: Guest) -> BoundPolicy {
     let entry = BoundPolicy {
         name: "policy".into(),
         guest,
+        on_error: OnError::Ignore,
         ..BoundPolicy::built_in(Hook::Validation)
     };
     let stages = vec![vec![entry.clone()]];
-    let shadows = Vec::new();
-    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
+    guests.set_chain(
+        Hook::Validation,
+        HookChain {
+            stages,
+            ..HookChain::default()
+        },
+    );
     entry
 }
 
-/// The reason of a refused request.
+/// The reason of a request that can be repeated.
 async fn refused(guests: &ActivePolicies, chain: &ChainRun<'_>) -> String {
     let answer = chain.run_validation().await;
     assert!(guests.chain(Hook::Validation).shadows.is_empty());
     match answer.decision {
-        Decision::Failed(message) => message,
+        Decision::Busy(message) => message,
         other => panic!("{other:?}"),
     }
 }

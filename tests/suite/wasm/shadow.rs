@@ -45,6 +45,7 @@ fn set_chain(guests: &ActivePolicies, enforced: BoundPolicy, shadow: BoundPolicy
                 stage: Ok(0),
                 share_percent: 100,
             }],
+            ..HookChain::default()
         },
     );
 }

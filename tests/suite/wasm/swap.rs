@@ -48,8 +48,14 @@ async fn put(guests: &ActivePolicies, version: Vec<u8>) -> String {
         guest,
         ..BoundPolicy::built_in(Hook::Validation)
     };
-    let (stages, shadows) = (vec![vec![entry]], Vec::new());
-    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
+    let stages = vec![vec![entry]];
+    guests.set_chain(
+        Hook::Validation,
+        HookChain {
+            stages,
+            ..HookChain::default()
+        },
+    );
     digest
 }
 
@@ -174,7 +180,7 @@ async fn a_request_waits_for_a_guest_without_an_answer_if_on_error_says_so() {
     for policy in [invalid, missing] {
         let chain = HookChain {
             stages: vec![vec![policy, BoundPolicy::built_in(Hook::Placement)]],
-            shadows: Vec::new(),
+            ..HookChain::default()
         };
         active.set_chain(Hook::Placement, chain);
         let placed = place(&active).await;

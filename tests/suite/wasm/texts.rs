@@ -30,8 +30,13 @@ async fn asking(hook: Hook, component: Vec<u8>) -> ActivePolicies {
         ..BoundPolicy::built_in(hook)
     };
     let stages = vec![vec![entry]];
-    let shadows = Vec::new();
-    guests.set_chain(hook, HookChain { stages, shadows });
+    guests.set_chain(
+        hook,
+        HookChain {
+            stages,
+            ..HookChain::default()
+        },
+    );
     guests
 }
 

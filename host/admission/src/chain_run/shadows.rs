@@ -43,7 +43,8 @@ impl ChainRun<'_> {
             let Some((before, enforced)) = baseline(shadow, results) else {
                 continue;
             };
-            let input = self.match_input(&before, std::slice::from_ref(&shadow.policy));
+            let has_conditions = shadow.policy.matcher.has_conditions();
+            let input = self.match_input(&before, has_conditions);
             match shadow.policy.matcher.selects(&self.subject(&input)) {
                 Ok(true) => self.compare_one(shadow, input, before, enforced),
                 Ok(false) => {}
@@ -72,6 +73,7 @@ impl ChainRun<'_> {
         tokio::spawn(caught(async move {
             let subject = MatchSubject {
                 namespace_labels: admission.context.labels.as_ref(),
+                old_object: request.old_object.as_ref(),
                 input: &input,
             };
             match active

@@ -58,6 +58,11 @@ fn of_its_effect() -> Vec<ValidationRule> {
              namespaceSelector or matchConditions",
         ),
         rule(
+            "!has(self.untilActive) || self.hook == 'Validation'",
+            Some(".untilActive"),
+            "untilActive is only for Validation: nothing waits for other guests to become active; remove it",
+        ),
+        rule(
             "!has(self.shadow) || self.mode == 'Shadow'",
             Some(".shadow"),
             "shadow has the options of mode Shadow, so it needs that mode",

@@ -83,6 +83,7 @@ impl Subject {
     pub(super) fn match_subject(&self) -> MatchSubject<'_> {
         MatchSubject {
             namespace_labels: self.namespace_labels.as_ref(),
+            old_object: None,
             input: &self.input,
         }
     }

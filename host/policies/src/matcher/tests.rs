@@ -28,6 +28,7 @@ fn matches(spec: Value) -> Result<bool, EvaluationError> {
     let matcher = matcher(spec).unwrap();
     let selects = matcher.selects(&MatchSubject {
         namespace_labels: Some(&labels),
+        old_object: None,
         input: &input,
     })?;
     Ok(selects && matcher.evaluate(&input)?)
@@ -72,6 +73,46 @@ fn everything_must_agree() {
         (condition("namespaceObject.metadata.name == 'other'"), false),
     ] {
         assert_eq!(matches(spec.clone()), Ok(expected), "{spec}");
+    }
+}
+
+#[test]
+fn the_labels_of_the_previous_object_select_an_update_as_those_of_the_new_one() {
+    let equal = json!({"matchLabels": {"team": "a"}});
+    let other =
+        json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]});
+    let missing = json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]});
+    let (a, b, none) = (json!({"team": "a"}), json!({"team": "b"}), Value::Null);
+    for (selector, old, new, expected) in [
+        // A creation has no previous object.
+        (&equal, None, &a, true),
+        (&equal, None, &none, false),
+        (&missing, None, &a, false),
+        (&equal, Some(&a), &a, true),
+        (&equal, Some(&a), &none, true),
+        (&equal, Some(&a), &b, true),
+        (&equal, Some(&none), &a, true),
+        (&equal, Some(&b), &none, false),
+        (&other, Some(&b), &a, true),
+        (&other, Some(&a), &a, false),
+        (&missing, Some(&none), &a, true),
+        (&missing, Some(&a), &none, true),
+        (&missing, Some(&a), &b, false),
+    ] {
+        let labelled = |labels: &Value| json!({"metadata": {"labels": labels}});
+        let input = MatchInput {
+            object: Some(Arc::new(labelled(new))),
+            ..MatchInput::default()
+        };
+        let old = old.map(labelled);
+        let selects = matcher(json!({"objectSelector": selector}))
+            .unwrap()
+            .selects(&MatchSubject {
+                namespace_labels: None,
+                old_object: old.as_ref(),
+                input: &input,
+            });
+        assert_eq!(selects, Ok(expected), "{selector}: {old:?} to {new}");
     }
 }
 
@@ -249,6 +290,7 @@ fn selectors_apply_even_if_the_conditions_cannot_be_read() {
         let input = MatchInput::default();
         selectors.selects(&MatchSubject {
             namespace_labels: Some(&labels),
+            old_object: None,
             input: &input,
         })
     };

@@ -233,6 +233,25 @@ fn on_error_decides_once_the_keys_of_the_active_version_are_removed() {
 }
 
 #[test]
+fn the_status_of_a_new_policy_says_that_requests_wait_for_it() {
+    let mut waiting = validation();
+    waiting["untilActive"] = json!("Wait");
+    for (spec, expected) in [
+        (
+            waiting,
+            "no version is active, so matching requests wait (spec.untilActive); the",
+        ),
+        (validation(), "no version is active; the"),
+    ] {
+        let mut cluster = Cluster::new(&spec);
+        cluster.prepare(0, 1);
+        assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
+        let message = &cluster.status().message;
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
 fn replicas_with_different_modules_block_activation() {
     let mut cluster = Cluster::new(&validation());
     cluster.prepare(0, 1);
