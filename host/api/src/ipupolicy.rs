@@ -65,7 +65,8 @@ pub struct IPUPolicySpec {
     /// Whether the operator uses the guest's answers (`Enforce`) or only compares them (`Shadow`).
     #[serde(default)]
     pub mode: Mode,
-    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0.
+    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0, and precedes
+    /// the others of that number; these are called in the order of their names.
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub order: i32,
