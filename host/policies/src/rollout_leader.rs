@@ -110,14 +110,16 @@ impl RolloutLeader {
 
     /// Writes every status that changes.
     async fn write_statuses(&self, reports: &[Report]) {
-        let known = changed_statuses(self.policies.all(), reports, clock::now()).into_iter();
-        let known = known.map(|(policy, status)| {
+        let now = clock::now();
+        let known = changed_statuses(self.policies.all(), reports, now);
+        let known = known.into_iter().map(|(policy, status)| {
             log_transition(&policy, &status);
             let status = serde_json::to_value(status).unwrap_or_default();
             (policy.metadata, status)
         });
         let unknown = self.policies.of_unknown_hooks();
-        let unknown = unknown.iter().filter_map(refused_status);
+        let unknown = unknown.iter();
+        let unknown = unknown.filter_map(|policy| refused_status(policy, now));
         for (metadata, status) in known.chain(unknown) {
             if !self.held.is_valid() {
                 return;
@@ -180,7 +182,7 @@ fn changed_statuses(
 
 /// Pure: computes the status of a policy of an unknown hook, if it changes. The version that knows the hook wrote all other
 /// fields, and needs them again after an upgrade.
-fn refused_status(unknown: &UnknownHook) -> Option<(ObjectMeta, Value)> {
+fn refused_status(unknown: &UnknownHook, now: Timestamp) -> Option<(ObjectMeta, Value)> {
     let message = format!(
         "{}; nothing calls its guest. Upgrade the operator to the version of its CRDs, or delete the IPUPolicy",
         unknown.reason
@@ -189,9 +191,11 @@ fn refused_status(unknown: &UnknownHook) -> Option<(ObjectMeta, Value)> {
     if !status.is_object() {
         status = json!({});
     }
+    let generation = unknown.metadata.generation.unwrap_or_default();
+    status["conditions"] = rollout::of_refused(&status, generation, &message, now);
     status["phase"] = json!(PolicyPhase::Refused);
     status["message"] = json!(message);
-    status["observedGeneration"] = json!(unknown.metadata.generation);
+    status["observedGeneration"] = json!(generation);
     (status != unknown.status).then(|| (unknown.metadata.clone(), status))
 }
 
