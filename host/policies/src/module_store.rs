@@ -292,6 +292,7 @@ impl ModuleStore {
                 .partition_point(|stage| stage.order <= shadow.order);
             Some(BoundShadow {
                 policy: bind(&shadow.policy)?,
+                version: (version.uid.clone(), version.generation),
                 stage: stage.ok_or(after),
                 share_percent: version
                     .spec

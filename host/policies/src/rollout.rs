@@ -1,6 +1,7 @@
 //! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
 
 mod conditions;
+pub(crate) mod existing;
 mod phase;
 mod rollback;
 

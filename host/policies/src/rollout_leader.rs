@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::active_set::{active_set, active_versions};
+use super::existing_reviews::ExistingReviews;
 use super::observed_policy::{ObservedPolicy, UnknownHook};
 use super::replica_readiness::{LABEL, LiveReplicas};
 use super::report::Report;
@@ -47,7 +48,7 @@ pub async fn run(
     client: Client,
     elector: Elector,
     namespace: &str,
-    policies: PolicyStore,
+    (policies, reviews): (PolicyStore, ExistingReviews),
     stop: CancellationToken,
 ) {
     let (leases, lease_changes, watching) = watch_leases(client.clone(), namespace);
@@ -57,6 +58,7 @@ pub async fn run(
                 client: client.clone(),
                 leases: Api::namespaced(client.clone(), namespace),
                 policies: policies.clone(),
+                reviews: reviews.clone(),
                 held: held.clone(),
             };
             tokio::select! {
@@ -78,6 +80,7 @@ struct RolloutLeader {
     client: Client,
     leases: Api<Lease>,
     policies: PolicyStore,
+    reviews: ExistingReviews,
     held: Arc<Leadership>,
 }
 
@@ -111,7 +114,7 @@ impl RolloutLeader {
     /// Writes every status that changes.
     async fn write_statuses(&self, reports: &[Report]) {
         let now = clock::now();
-        let known = changed_statuses(self.policies.all(), reports, now);
+        let known = changed_statuses(self.policies.all(), reports, &self.reviews, now);
         let known = known.into_iter().map(|(policy, status)| {
             log_transition(&policy, &status);
             let status = serde_json::to_value(status).unwrap_or_default();
@@ -156,10 +159,13 @@ impl RolloutLeader {
 fn changed_statuses(
     policies: Vec<ObservedPolicy>,
     reports: &[Report],
+    reviews: &ExistingReviews,
     now: Timestamp,
 ) -> Vec<(IPUPolicy, IPUPolicyStatus)> {
     let with_status = |observed: ObservedPolicy| {
-        let next = rollout::status(&observed, reports, now);
+        let mut next = rollout::status(&observed, reports, now);
+        let review = reviews.result(&observed.policy.uid().unwrap_or_default());
+        next.existing = rollout::existing::of(&next, review);
         let mut after = observed.clone();
         after.policy.status = Some(next);
         (observed, after)

@@ -31,7 +31,7 @@ const OF_KUBERNETES: [(&str, &str); 7] = [
 ];
 
 /// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
-const SINCE: [(&str, &str); 44] = [
+const SINCE: [(&str, &str); 45] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
@@ -75,6 +75,7 @@ const SINCE: [(&str, &str); 44] = [
     ("IPUPartition.spec.options.scheduling", "0.2.0"),
     ("IPUPartition", OURS),
     ("IPUPolicy", OURS),
+    ("IPUPolicy.status.existing", "0.2.0"),
     ("VIPUController", "0.2.0"),
 ];
 
