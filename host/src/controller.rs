@@ -1,6 +1,7 @@
 //! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and the probes, from start
 //! to shutdown.
 
+pub mod existing;
 pub mod jobs;
 mod options;
 pub mod probes;
@@ -38,6 +39,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::existing::ExistingReviewer;
 use self::jobs::Reconcilers;
 use self::probes::{Readiness, Step};
 use crate::exposition::{self, Metrics};
@@ -114,6 +116,23 @@ impl ControllerOptions {
         let pod_trial = PodTrial::new(client.clone(), move |job| trial::pods(job, &settings));
         let jobs = StoredJobs::new(client.clone());
         metrics.of_webhooks(callers, kueue, pod_trial, jobs)
+    }
+
+    fn reviewer(
+        &self,
+        client: &Client,
+        metrics: &Metrics,
+        active: &ActivePolicies,
+        namespaces: &Namespaces,
+    ) -> ExistingReviewer {
+        ExistingReviewer {
+            client: client.clone(),
+            scope: self.release.scope.clone(),
+            has_native_pods: self.native_pods,
+            active: active.clone(),
+            namespaces: namespaces.clone(),
+            leading: metrics.policies.clone(),
+        }
     }
 
     /// Returns how the port identifies the API server among the callers.
@@ -216,6 +235,7 @@ async fn serve(
     let limits = (METRICS.port, metrics.refused.clone());
     let measured =
         exposition::endpoint::of_controller(metrics_port, manager, exposed, limits, stop.clone());
+    let reviewer = options.reviewer(&client, &metrics, &guests, &namespaces);
     let metrics_of_policies = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = ipu_policies::follow(
         client.clone(),
@@ -233,12 +253,13 @@ async fn serve(
     };
     let jobs = options.jobs();
     let reconcilers = options.reconcilers(&jobs, served_kueue, &metrics);
-    let (served, measured, _, (), (), ()) = tokio::join!(
+    let (served, measured, _, (), (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
         stop.run_until_cancelled(loaded),
         jobs::run_as_leader(&client, release, &reconcilers, lease::LEASE_DURATION, stop),
         Box::pin(followed),
+        Box::pin(reviewer.run(stop.clone())),
         Box::pin(watches.follow(&client, release, stop)),
     );
     served.map_err(serving("webhooks"))?;

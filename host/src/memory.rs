@@ -3,6 +3,7 @@
 
 use vipu_client::replies;
 
+use crate::controller::existing;
 use ipu_admission::intake::{BODIES, MEMORY};
 use ipu_admission::request;
 use ipu_guest_host::limits;
@@ -59,6 +60,7 @@ pub fn controller() -> Vec<Item> {
         ("modules that wait to be loaded", waiting_modules()),
         ("conditions", conditions()),
         ("comparisons", CONCURRENT_COMPARISONS * COMPARED),
+        ("review of existing objects", existing::MEMORY),
     ]
 }
 

@@ -6,6 +6,7 @@ mod author_documents;
 mod changes;
 mod conditions;
 mod definition;
+mod existing;
 mod fixture;
 mod oci;
 mod rollback;

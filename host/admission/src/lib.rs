@@ -5,6 +5,7 @@
 //! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`],
 //!   [`validate`] and [`existing`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the
 //!   same policies, and [`scale`] a change of the number of instances. [`RecreatedPod`] shows an existing one for an audit.
+//! - [`audit`] reviews objects that exist, for `ipu-operator policy audit` and for policies in mode Shadow.
 //! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
 //! All but `server`, `intake`, `chain_run`, `pod_trial`, `scale` and `pods` itself are pure.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod audit;
 pub mod callers;
 pub mod chain_run;
 pub mod existing;

@@ -59,6 +59,10 @@ pub fn ipupolicy() -> CustomResourceDefinition {
     tidied(IPUPolicy::crd(), |schema| {
         schema.x_kubernetes_validations = Some(policy_rules::of_the_object());
         validate_spec(schema, policy_rules::of_the_spec());
+        // Clients that wait for `observedGeneration` count an object without a status as ready.
+        if let Some(status) = property(schema, &["status"]) {
+            status.default = Some(JSON(serde_json::json!({})));
+        }
     })
 }
 

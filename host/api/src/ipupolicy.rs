@@ -1,5 +1,6 @@
 //! IPUPolicy: a WebAssembly guest that decides instead of a built-in one, or in addition to it.
 
+mod existing;
 mod hook;
 mod module;
 mod rollback;
@@ -12,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use self::existing::{ExistingObjects, RefusedObject};
 pub use self::hook::Hook;
 pub use self::module::{
     ConfigMapModule, ImageModule, KeyOf, ModuleSource, OciModule, PemSource, RequiredSignature,
@@ -65,7 +67,8 @@ pub struct IPUPolicySpec {
     /// Whether the operator uses the guest's answers (`Enforce`) or only compares them (`Shadow`).
     #[serde(default)]
     pub mode: Mode,
-    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0.
+    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0, and precedes
+    /// the others of that number; these are called in the order of their names.
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub order: i32,
@@ -231,6 +234,9 @@ pub struct IPUPolicyStatus {
     /// Comparison of its answers with those that the operator uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowCounts>,
+    /// Of a Validation policy in mode Shadow: the existing objects that its guest would refuse.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<ExistingObjects>,
     /// State of the policy on each replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaStatus>,

@@ -22,6 +22,9 @@ pub const REQUESTED_BY_ANNOTATION: &str = "graphcore.ai/requested-by";
 /// Annotation on an IPUPartition: `true` gives up what its controller still holds (it is swept later).
 pub const FORCE_ANNOTATION: &str = "graphcore.ai/force-release";
 
+/// Annotation on an IPUPolicy: each new value makes the operator load a version again at once that failed to load.
+pub const RETRY_ANNOTATION: &str = "graphcore.ai/retry";
+
 /// Annotation on an IPUJob: `true` makes its partitions reconfigurable.
 pub const RECONFIGURABLE_ANNOTATION: &str = "graphcore.ai/reconfigurable";
 

@@ -2,18 +2,17 @@
 //! validation guest would refuse.
 
 mod cluster;
-mod outcome;
 mod output;
 mod policy;
 mod policy_report;
 mod report;
-mod review;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use ipu_admission::audit::{Outcome, Subject};
 use ipu_guest_host::context::User;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::PolicyRequest;
@@ -24,11 +23,9 @@ use ipu_policies::matcher::{MatchError, Matcher};
 use ipu_text::explain;
 
 use self::cluster::{Cluster, Scope};
-use self::outcome::Outcome;
 use self::output::Format;
 use self::policy::{AuditedPolicy, ModuleError, Target};
 use self::report::Report;
-use self::review::Subject;
 use super::document::document;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy, unusable};
@@ -227,7 +224,9 @@ impl Judge {
             let mut lists = scope.lists(cluster, resource);
             while let Some(page) = lists.next_page().await? {
                 for object in page {
-                    let (name, subject) = Subject::of(object, resource, &self.user, &scope.labels);
+                    let (name, subject) = Subject::of(object, resource, &self.user, |namespace| {
+                        scope.labels.get(namespace).cloned()
+                    });
                     let outcome = self.outcome(&call, subject).await;
                     report.add(name, outcome);
                 }

@@ -65,7 +65,18 @@ pub enum LoadError {
 impl LoadError {
     /// Whether the same module can load later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::NoMemory(_) | Self::Panicked(_))
+        matches!(self, Self::NoMemory(_)) || self.is_passing()
+    }
+
+    /// Whether the failure passes by itself: it is about this process, and not about the module.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Panicked(_)
+                | Self::Compile(CompileError::Process(_))
+                | Self::Settings(GuestError::Starved { .. })
+                | Self::Test(GuestError::Starved { .. })
+        )
     }
 }
 
@@ -144,5 +155,44 @@ fn test(callable: &Callable, hook: Hook) -> Result<(), GuestError> {
         Hook::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::call_state::Starved;
+
+    #[test]
+    fn only_failures_of_the_process_pass_by_themselves() {
+        let starved = || GuestError::Starved {
+            deadline: Duration::from_secs(1),
+            source: Starved {
+                ran: Duration::from_millis(1),
+                lasted: Duration::from_secs(1),
+            },
+        };
+        let process = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+        for passing in [
+            LoadError::Settings(starved()),
+            LoadError::Test(starved()),
+            LoadError::Compile(CompileError::Process(process)),
+        ] {
+            assert!(passing.is_passing() && passing.is_retryable(), "{passing}");
+        }
+        let refused = || GuestError::Settings("maxIpusPerJob is no number".to_owned());
+        for lasting in [
+            LoadError::Settings(refused()),
+            LoadError::Test(GuestError::Deadline(Duration::from_secs(1))),
+            LoadError::Compile(CompileError::Timeout(Duration::from_secs(1))),
+            LoadError::TooLarge { limit: 1 },
+        ] {
+            assert!(
+                !lasting.is_passing() && !lasting.is_retryable(),
+                "{lasting}"
+            );
+        }
     }
 }

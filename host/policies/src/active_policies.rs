@@ -14,7 +14,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::bound_policy::{AwaitedPolicy, BoundPolicy};
+use super::existing_reviews::ExistingReviews;
 use super::match_evaluator::MatchEvaluator;
+use super::module_store::Version;
 
 /// Most concurrent calls of shadow policies, which must not delay enforced policies.
 pub const CONCURRENT_COMPARISONS: usize = 2;
@@ -31,6 +33,7 @@ pub struct ActivePolicies {
     unreadable: Arc<AtomicUsize>,
     comparison_permits: Arc<Semaphore>,
     evaluator: MatchEvaluator,
+    existing_reviews: ExistingReviews,
 }
 
 /// Progress of a process at its start.
@@ -60,6 +63,8 @@ pub struct HookChain {
 pub struct BoundShadow {
     /// The policy.
     pub policy: BoundPolicy,
+    /// Its version.
+    pub version: Version,
     /// `Ok`: the stage whose answer it is compared with. `Err`: it would get a stage of its own, at this index.
     pub stage: Result<usize, usize>,
     /// Share of the requests, in percent.
@@ -76,6 +81,7 @@ impl ActivePolicies {
             unreadable: Arc::default(),
             comparison_permits: Arc::new(Semaphore::new(CONCURRENT_COMPARISONS)),
             evaluator: MatchEvaluator::default(),
+            existing_reviews: ExistingReviews::default(),
         }
     }
 
@@ -159,6 +165,11 @@ impl ActivePolicies {
     /// Returns the evaluator of match conditions.
     pub fn evaluator(&self) -> &MatchEvaluator {
         &self.evaluator
+    }
+
+    /// Returns the reviews of the existing objects by shadow policies.
+    pub fn existing_reviews(&self) -> &ExistingReviews {
+        &self.existing_reviews
     }
 
     /// Returns the permits for calls of shadow policies.

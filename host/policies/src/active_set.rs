@@ -108,7 +108,10 @@ pub fn active_set(versions: &[ActiveVersion], hook: Hook) -> ActiveSet {
             push(&version.name, version.spec.order);
         }
     }
-    stages.sort_by_key(|stage| stage.order);
+    // By name, not by age: restored or recreated policies keep their order.
+    stages.sort_by(|first, second| {
+        (first.order, first.guests.last()).cmp(&(second.order, second.guests.last()))
+    });
     let built_in = Stage {
         guests: with_replacements(BUILT_IN, &replacements),
         order: 0,
@@ -267,6 +270,23 @@ mod tests {
             stages(&versions, Hook::Validation),
             [["first"], ["built-in"], ["beside"], ["last"]]
         );
+    }
+
+    #[test]
+    fn policies_of_one_order_are_called_by_name_whatever_their_age() {
+        let chain = |ages: [i64; 3]| {
+            let [first, second, third] = ages;
+            let versions = [
+                one("b", first, &json!({"order": 2})),
+                one("a", second, &json!({"order": 2})),
+                one("new-a", third, &json!({"order": 9, "replaces": "a"})),
+            ];
+            stages(&versions, Hook::Validation)
+        };
+        let expected = [vec!["built-in"], vec!["new-a", "a"], vec!["b"]];
+        for ages in [[1, 2, 3], [3, 2, 1], [2, 1, 1]] {
+            assert_eq!(chain(ages), expected, "{ages:?}");
+        }
     }
 
     #[test]

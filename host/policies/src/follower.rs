@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
-use ipu_guest_host::LoadError;
 use ipu_runtime::clock;
 use ipu_runtime::panics;
 use ipu_text::explain;
@@ -266,7 +265,7 @@ async fn prepare(
         .await;
     sources.trim().await;
     let guest = prepared.map_err(|error| Failure {
-        is_final: !matches!(error, LoadError::Panicked(_)),
+        is_final: !error.is_passing(),
         is_retryable: error.is_retryable(),
         reason: explain(&error),
     })?;

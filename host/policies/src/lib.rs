@@ -7,6 +7,7 @@
 //! - The leader waits for all replicas, then activates the new version in the status of the policy ([`rollout_leader`],
 //!   [`rollout`]). Every replica follows that status ([`active_set`], [`active_policies`]), so that all replicas change at
 //!   nearly the same time.
+//! - [`existing_reviews`] has what policies in mode Shadow would refuse of the objects that exist.
 //! - [`matcher`] and [`match_evaluator`] decide which requests a policy matches, and [`namespace_usage`] counts the IPUs of
 //!   namespaces for placement policies.
 //!
@@ -20,6 +21,7 @@ pub mod call_recording;
 pub mod call_stats;
 pub mod comparison;
 mod controller_choice;
+pub mod existing_reviews;
 pub mod follower;
 mod large_stack;
 pub mod match_evaluator;
@@ -108,6 +110,7 @@ pub async fn follow(
             call_recording::serve(&host, folder, stop.clone()).await;
         }
     };
+    let reviews = active.existing_reviews().clone();
     let following = follower::run(
         client.clone(),
         replica,
@@ -123,7 +126,8 @@ pub async fn follow(
             let namespace = &release.namespace;
             let elector = Elector::new(client.clone(), namespace, &lease, &name, LEASE_DURATION);
             let elector = elector.with_status(leading).with_conflicts(conflicts);
-            let run = rollout_leader::run(client.clone(), elector, namespace, store, stop.clone());
+            let known = (store, reviews);
+            let run = rollout_leader::run(client.clone(), elector, namespace, known, stop.clone());
             Box::pin(run).await;
         }
     };

@@ -39,6 +39,26 @@ pub struct ReviewedResource {
     pub resource: &'static str,
 }
 
+impl ReviewedResource {
+    /// Returns the path of its list in a namespace, or in all.
+    pub fn list_path(self, namespace: Option<&str>) -> String {
+        let Self {
+            group,
+            version,
+            resource,
+            ..
+        } = self;
+        let start = match group {
+            "" => format!("/api/{version}"),
+            group => format!("/apis/{group}/{version}"),
+        };
+        match namespace {
+            Some(namespace) => format!("{start}/namespaces/{namespace}/{resource}"),
+            None => format!("{start}/{resource}"),
+        }
+    }
+}
+
 impl MatchInput {
     /// Builds the variables of a partition, which has no object.
     pub(super) fn of_partition(request: &PartitionRequest) -> Self {

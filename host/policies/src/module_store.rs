@@ -1,6 +1,7 @@
 //! The module versions of one replica: being prepared, ready, or failed.
 
 mod awaited;
+mod retry;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
+use self::retry::Retry;
 use super::active_policies::{BoundShadow, HookChain};
 use super::active_set::{ActiveSet, ActiveVersion};
 use super::bound_policy::BoundPolicy;
@@ -21,12 +23,6 @@ use super::matcher::Matcher;
 use super::observed_policy::ObservedPolicy;
 use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
 use super::source::Signers;
-
-/// First delay before a failed source is fetched again; it doubles after each failure.
-const RETRY_MIN: Duration = Duration::from_secs(2);
-
-/// Longest delay before a failed source is fetched again.
-const RETRY_MAX: Duration = Duration::from_mins(1);
 
 /// Period at which the operator checks that the keys which signed a loaded module still count.
 const SIGNER_PERIOD: Duration = Duration::from_secs(20);
@@ -40,6 +36,8 @@ pub struct ModuleStore {
     versions: BTreeMap<Version, VersionState>,
     /// The parsed `spec.match` of each version.
     matchers: BTreeMap<Version, ParsedMatch>,
+    /// The admin's request for another attempt that the last attempt of each version has answered.
+    retry_requests: BTreeMap<Version, Option<String>>,
 }
 
 /// The parsed `spec.match` of a version, or why it is invalid.
@@ -52,7 +50,7 @@ enum VersionState {
     Failed {
         problem: Problem,
         attempts: u32,
-        retry_at: Option<Instant>,
+        retry: Retry,
     },
 }
 
@@ -146,27 +144,35 @@ impl ModuleStore {
     /// Drops all other versions, marks those that are due as being prepared, and returns them.
     pub fn start_due(&mut self, desired: Vec<DesiredVersion>, now: Instant) -> Vec<DesiredVersion> {
         let key = |desired: &DesiredVersion| (desired.uid.clone(), desired.generation);
-        self.versions
-            .retain(|version, _| desired.iter().any(|desired| key(desired) == *version));
-        let is_due = |state: &VersionState| match state {
-            VersionState::Preparing | VersionState::Ready(_) => false,
-            VersionState::Failed { retry_at, .. } => {
-                retry_at.is_some_and(|retry_at| retry_at <= now)
-            }
-        };
+        let is_desired = |version: &Version| desired.iter().any(|desired| key(desired) == *version);
+        self.versions.retain(|version, _| is_desired(version));
+        self.retry_requests.retain(|version, _| is_desired(version));
         let mut due = desired;
-        due.retain(|desired| self.versions.get(&key(desired)).is_none_or(is_due));
+        due.retain(|desired| self.is_due(&key(desired), desired.retry_request.as_ref(), now));
         for desired in &due {
             let state = self
                 .versions
                 .entry(key(desired))
                 .or_insert(VersionState::Preparing);
             // A failed version stays failed until it is ready.
-            if let VersionState::Failed { retry_at, .. } = state {
-                *retry_at = None;
+            if let VersionState::Failed { retry, .. } = state {
+                *retry = Retry::UnderWay;
             }
+            self.retry_requests
+                .insert(key(desired), desired.retry_request.clone());
         }
         due
+    }
+
+    /// Whether an attempt to prepare a version must begin.
+    fn is_due(&self, version: &Version, request: Option<&String>, now: Instant) -> bool {
+        let answered = self.retry_requests.get(version).and_then(Option::as_ref);
+        let is_requested = answered != request;
+        match self.versions.get(version) {
+            None => true,
+            Some(VersionState::Preparing | VersionState::Ready(_)) => false,
+            Some(VersionState::Failed { retry, .. }) => retry.is_due(is_requested, now),
+        }
     }
 
     /// Marks the versions whose signers are due as being checked, and returns them.
@@ -215,12 +221,9 @@ impl ModuleStore {
                     VersionState::Failed { attempts, .. } => *attempts,
                     VersionState::Preparing | VersionState::Ready(_) => 0,
                 };
-                let delay = RETRY_MIN
-                    .saturating_mul(1 << attempts.min(6))
-                    .min(RETRY_MAX);
                 VersionState::Failed {
                     attempts: attempts + 1,
-                    retry_at: failure.is_retryable.then(|| now + delay),
+                    retry: Retry::after(&failure, attempts, now),
                     problem: Problem {
                         reason: sanitize(&failure.reason, REASON),
                         is_final: failure.is_final,
@@ -244,7 +247,7 @@ impl ModuleStore {
     /// Returns the time of the next retry or check of signers.
     pub fn next_due(&self) -> Option<Instant> {
         let times = self.versions.values().filter_map(|state| match state {
-            VersionState::Failed { retry_at, .. } => *retry_at,
+            VersionState::Failed { retry, .. } => retry.time(),
             VersionState::Ready(ready) => ready.signed.as_ref()?.check_at,
             VersionState::Preparing => None,
         });
@@ -290,6 +293,7 @@ impl ModuleStore {
                 .partition_point(|stage| stage.order <= shadow.order);
             Some(BoundShadow {
                 policy: bind(&shadow.policy)?,
+                version: (version.uid.clone(), version.generation),
                 stage: stage.ok_or(after),
                 share_percent: version
                     .spec

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicySpec, ModuleSource, Revision, ShadowCounts};
+use ipu_api::labels::RETRY_ANNOTATION;
 
 use super::observed_policy::{ObservedPolicy, read_spec};
 
@@ -97,6 +98,8 @@ pub struct DesiredVersion {
     pub generation: i64,
     /// The `spec` of the version, with the current keys for signatures.
     pub spec: IPUPolicySpec,
+    /// The admin's last request for another attempt: the value of an annotation.
+    pub retry_request: Option<String>,
 }
 
 /// Returns the versions that a replica with these hooks must prepare: the active, the previous and the next version of
@@ -116,10 +119,12 @@ fn versions_of(observed: &ObservedPolicy) -> Vec<DesiredVersion> {
     if policy.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
+    let retry_request = policy.annotations().get(RETRY_ANNOTATION);
     let version = |generation, spec| DesiredVersion {
         uid: policy.uid().unwrap_or_default(),
         generation,
         spec,
+        retry_request: retry_request.cloned(),
     };
     let status = policy.status.as_ref();
     let stored = status.map(|status| [&status.active, &status.previous]);

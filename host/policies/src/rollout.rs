@@ -1,21 +1,23 @@
 //! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
 
+mod conditions;
+pub(crate) mod existing;
 mod phase;
 mod rollback;
 
-use ipu_api::condition;
 use ipu_api::ipupolicy::{
     CallCounts, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
     ShadowCounts,
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use serde_json::Value;
 
 use super::active_set::ActiveSet;
 use super::observed_policy::ObservedPolicy;
 use super::report::{Counts, Readiness, Report, spec_of};
+pub(crate) use conditions::of_refused;
 use rollback::is_rolled_back;
 
 /// Most differences in the status of a policy.
@@ -27,9 +29,6 @@ pub const FAILING_NAMESPACES: usize = 3;
 
 /// Users whose calls must fail before a version is rolled back. One user can have several namespaces.
 pub const FAILING_USERS: usize = 2;
-
-/// Condition: every replica serves with the version in `spec`.
-pub const READY: &str = "Ready";
 
 /// Computes the status of a policy, without its phase, from the reports of all live replicas.
 pub fn status(observed: &ObservedPolicy, reports: &[Report], now: Timestamp) -> IPUPolicyStatus {
@@ -84,13 +83,8 @@ pub fn with_phase(
             phase,
             PolicyPhase::Active | PolicyPhase::Shadow | PolicyPhase::Replaced
         );
-    let reason = (&*format!("{phase:?}"), message.clone());
-    let condition = condition::renewed(&status.conditions, READY, is_ready, reason, now);
-    status.conditions = vec![Condition {
-        observed_generation: Some(status.observed_generation),
-        ..condition
-    }];
     (status.phase, status.message) = (phase, message);
+    status.conditions = conditions::of(&status, is_ready, now);
     status
 }
 

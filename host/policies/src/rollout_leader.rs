@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::active_set::{active_set, active_versions};
+use super::existing_reviews::ExistingReviews;
 use super::observed_policy::{ObservedPolicy, UnknownHook};
 use super::replica_readiness::{LABEL, LiveReplicas};
 use super::report::Report;
@@ -47,7 +48,7 @@ pub async fn run(
     client: Client,
     elector: Elector,
     namespace: &str,
-    policies: PolicyStore,
+    (policies, reviews): (PolicyStore, ExistingReviews),
     stop: CancellationToken,
 ) {
     let (leases, lease_changes, watching) = watch_leases(client.clone(), namespace);
@@ -57,6 +58,7 @@ pub async fn run(
                 client: client.clone(),
                 leases: Api::namespaced(client.clone(), namespace),
                 policies: policies.clone(),
+                reviews: reviews.clone(),
                 held: held.clone(),
             };
             tokio::select! {
@@ -78,6 +80,7 @@ struct RolloutLeader {
     client: Client,
     leases: Api<Lease>,
     policies: PolicyStore,
+    reviews: ExistingReviews,
     held: Arc<Leadership>,
 }
 
@@ -110,14 +113,16 @@ impl RolloutLeader {
 
     /// Writes every status that changes.
     async fn write_statuses(&self, reports: &[Report]) {
-        let known = changed_statuses(self.policies.all(), reports, clock::now()).into_iter();
-        let known = known.map(|(policy, status)| {
+        let now = clock::now();
+        let known = changed_statuses(self.policies.all(), reports, &self.reviews, now);
+        let known = known.into_iter().map(|(policy, status)| {
             log_transition(&policy, &status);
             let status = serde_json::to_value(status).unwrap_or_default();
             (policy.metadata, status)
         });
         let unknown = self.policies.of_unknown_hooks();
-        let unknown = unknown.iter().filter_map(refused_status);
+        let unknown = unknown.iter();
+        let unknown = unknown.filter_map(|policy| refused_status(policy, now));
         for (metadata, status) in known.chain(unknown) {
             if !self.held.is_valid() {
                 return;
@@ -154,10 +159,13 @@ impl RolloutLeader {
 fn changed_statuses(
     policies: Vec<ObservedPolicy>,
     reports: &[Report],
+    reviews: &ExistingReviews,
     now: Timestamp,
 ) -> Vec<(IPUPolicy, IPUPolicyStatus)> {
     let with_status = |observed: ObservedPolicy| {
-        let next = rollout::status(&observed, reports, now);
+        let mut next = rollout::status(&observed, reports, now);
+        let review = reviews.result(&observed.policy.uid().unwrap_or_default());
+        next.existing = rollout::existing::of(&next, review);
         let mut after = observed.clone();
         after.policy.status = Some(next);
         (observed, after)
@@ -180,7 +188,7 @@ fn changed_statuses(
 
 /// Pure: computes the status of a policy of an unknown hook, if it changes. The version that knows the hook wrote all other
 /// fields, and needs them again after an upgrade.
-fn refused_status(unknown: &UnknownHook) -> Option<(ObjectMeta, Value)> {
+fn refused_status(unknown: &UnknownHook, now: Timestamp) -> Option<(ObjectMeta, Value)> {
     let message = format!(
         "{}; nothing calls its guest. Upgrade the operator to the version of its CRDs, or delete the IPUPolicy",
         unknown.reason
@@ -189,9 +197,11 @@ fn refused_status(unknown: &UnknownHook) -> Option<(ObjectMeta, Value)> {
     if !status.is_object() {
         status = json!({});
     }
+    let generation = unknown.metadata.generation.unwrap_or_default();
+    status["conditions"] = rollout::of_refused(&status, generation, &message, now);
     status["phase"] = json!(PolicyPhase::Refused);
     status["message"] = json!(message);
-    status["observedGeneration"] = json!(unknown.metadata.generation);
+    status["observedGeneration"] = json!(generation);
     (status != unknown.status).then(|| (unknown.metadata.clone(), status))
 }
 

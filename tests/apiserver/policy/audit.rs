@@ -42,7 +42,7 @@ fn namespace_of(number: usize) -> &'static str {
 }
 
 /// A job that requests 1 to 16 IPUs. Every third one has the label that the rule selects.
-fn job(number: usize) -> Value {
+pub(super) fn job(number: usize) -> Value {
     let mut job = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
         "metadata": {"name": format!("job-{number}"), "namespace": namespace_of(number)},
@@ -58,7 +58,7 @@ fn job(number: usize) -> Value {
 }
 
 /// A Pod with the same requests and labels.
-fn pod(number: usize) -> Value {
+pub(super) fn pod(number: usize) -> Value {
     let mut pod = job(number);
     let ipus = pod["spec"]["ipusPerJobInstance"].take();
     pod["apiVersion"] = json!("v1");
@@ -112,12 +112,25 @@ where
     }
 }
 
+/// Creates the namespace that the rule selects.
+pub(super) async fn create_namespace(client: &Client) {
+    let trial = json!({"metadata": {"name": TRIAL, "labels": {"tier": "trial"}}});
+    let trial: Namespace = serde_json::from_value(trial).unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces
+        .create(&PostParams::default(), &trial)
+        .await
+        .unwrap();
+}
+
 /// Creates all objects, or tries it in dry runs. Returns the names of those that an admission webhook refuses: 422 is
 /// its refusal, and 409 comes after it, for an object that exists.
-async fn create_all(client: &Client, is_dry_run: bool) -> BTreeSet<String> {
-    let jobs = (0..JOBS).map(job);
-    let objects: Vec<_> = jobs.chain((0..PODS).map(pod)).collect();
-    let answers = stream::iter(&objects).map(|object| async move {
+pub(super) async fn create_all(
+    client: &Client,
+    objects: &[Value],
+    is_dry_run: bool,
+) -> BTreeSet<String> {
+    let answers = stream::iter(objects).map(|object| async move {
         let code = match object["kind"].as_str() {
             Some("Pod") => create::<Pod>(client, object, is_dry_run).await,
             _ => create::<IPUJob>(client, object, is_dry_run).await,
@@ -170,14 +183,9 @@ fn arguments(policy: &str, output: &str) -> Vec<String> {
 async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     let fixture = Fixture::start().await;
     let client = fixture.client.clone();
-    let trial = json!({"metadata": {"name": TRIAL, "labels": {"tier": "trial"}}});
-    let trial: Namespace = serde_json::from_value(trial).unwrap();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    namespaces
-        .create(&PostParams::default(), &trial)
-        .await
-        .unwrap();
-    assert!(create_all(&client, false).await.is_empty());
+    create_namespace(&client).await;
+    let objects: Vec<_> = (0..JOBS).map(job).chain((0..PODS).map(pod)).collect();
+    assert!(create_all(&client, &objects, false).await.is_empty());
 
     let folder = tempfile::tempdir().unwrap();
     let manifest = folder.path().join("rule.json");
@@ -202,7 +210,7 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     fixture.apply("rule", rule()).await.unwrap();
     fixture.once_in("rule", PolicyPhase::Active).await;
     cluster::wait::eventually("the rule refuses what the audit names", async || {
-        let refused = create_all(&client, true).await;
+        let refused = create_all(&client, &objects, true).await;
         cluster::wait::Seen::when(refused, |refused| *refused == named)
     })
     .await;

@@ -49,7 +49,8 @@ async fn second_version(fixture: &Fixture, spec: &Value) {
     let ready = |status: &IPUPolicyStatus| {
         let mut conditions = status.conditions.iter();
         let generation = status.active.as_ref().map(|active| active.generation);
-        generation == Some(2) && conditions.any(|condition| condition.status == "True")
+        generation == Some(2)
+            && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     };
     fixture
         .once("trap", "ready in its second version", ready)

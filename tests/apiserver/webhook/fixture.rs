@@ -15,6 +15,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::trial;
+use ipu_operator::controller::existing::ExistingReviewer;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
@@ -228,15 +229,25 @@ fn serve(
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
             let kept = (manager, anybody);
-            let (served, (), (), ()) = tokio::join!(
+            let leading = LeadershipStatus::default();
+            let reviewer = ExistingReviewer {
+                client: client.clone(),
+                scope: release.scope.clone(),
+                has_native_pods: true,
+                active: guests.clone(),
+                namespaces: namespaces.clone(),
+                leading: leading.clone(),
+            };
+            let (served, (), (), (), ()) = tokio::join!(
                 webhooks::run(listener, kept, registration, routes, &readiness, &stop),
                 ipu_policies::follow(
                     client.clone(),
                     &release,
                     Process::Controller,
-                    (guests, LeadershipStatus::default(), Conflicts::default()),
+                    (guests, leading, Conflicts::default()),
                     stop.clone()
                 ),
+                reviewer.run(stop.clone()),
                 watch.follow(client.clone(), stop.clone()),
                 namespaces.follow_partitions(client.clone(), stop.clone()),
             );

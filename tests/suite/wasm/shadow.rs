@@ -42,6 +42,7 @@ fn set_chain(guests: &ActivePolicies, enforced: BoundPolicy, shadow: BoundPolicy
             stages: vec![vec![enforced]],
             shadows: vec![BoundShadow {
                 policy: shadow,
+                version: ("uid".to_owned(), 1),
                 stage: Ok(0),
                 share_percent: 100,
             }],

@@ -76,6 +76,7 @@ const SINCE: [(&str, &str); 45] = [
     ("IPUPartition", OURS),
     ("IPUPolicy.spec.untilActive", "0.2.0"),
     ("IPUPolicy", OURS),
+    ("IPUPolicy.status.existing", "0.2.0"),
     ("VIPUController", "0.2.0"),
 ];
 

@@ -183,7 +183,7 @@ impl Lists<'_> {
     /// Reads the next page. `None` at the end. If the user may not list all namespaces at once, it lists each of them.
     pub(super) async fn next_page(&mut self) -> Result<Option<Vec<Value>>, AuditError> {
         while let Some(namespace) = self.rest.last() {
-            let path = path(self.resource, namespace.as_deref());
+            let path = self.resource.list_path(namespace.as_deref());
             let selector = (self.resource == POD).then(|| format!("{NATIVE_POD_LABEL}=true"));
             let read = self.cluster.page(&path, selector.as_deref(), &self.token);
             match read.await {
@@ -213,23 +213,6 @@ impl Lists<'_> {
             resource: self.resource.resource,
             namespace,
         });
-    }
-}
-
-fn path(resource: ReviewedResource, namespace: Option<&str>) -> String {
-    let ReviewedResource {
-        group,
-        version,
-        resource,
-        ..
-    } = resource;
-    let start = match group {
-        "" => format!("/api/{version}"),
-        group => format!("/apis/{group}/{version}"),
-    };
-    match namespace {
-        Some(namespace) => format!("{start}/namespaces/{namespace}/{resource}"),
-        None => format!("{start}/{resource}"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::AuditError;
-use super::outcome::{ObjectName, Outcome};
+use ipu_admission::audit::{ObjectName, Outcome};
 
 /// Numbers of objects by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,14 @@ fn version() -> DesiredVersion {
         uid: "uid".to_owned(),
         generation: 1,
         spec: serde_json::from_value(spec).unwrap(),
+        retry_request: None,
+    }
+}
+
+fn requested(at: &str) -> DesiredVersion {
+    DesiredVersion {
+        retry_request: Some(at.to_owned()),
+        ..version()
     }
 }
 
@@ -40,6 +48,7 @@ fn an_active_version_loads_until_it_is_ready_or_has_failed() {
         uid,
         generation,
         spec,
+        ..
     } = version();
     let enforced = ActiveVersion {
         name: "policy".to_owned(),
@@ -82,6 +91,31 @@ fn the_retry_delay_of_a_failed_source_grows() {
         now = retry_at;
     }
     assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60, 60]);
+}
+
+#[test]
+fn each_new_request_retries_a_failed_version_once() {
+    for is_retryable in [true, false] {
+        let (mut store, now) = (ModuleStore::default(), Instant::now());
+        let key = ("uid".to_owned(), 1);
+        let start = |store: &mut ModuleStore, desired| store.start_due(vec![desired], now).len();
+        let fail = |store: &mut ModuleStore| {
+            let failure = Failure {
+                is_retryable,
+                ..failure("down")
+            };
+            store.finish(&key, Err(failure), now);
+        };
+        assert_eq!(start(&mut store, requested("before the first attempt")), 1);
+        fail(&mut store);
+        assert_eq!(start(&mut store, requested("before the first attempt")), 0);
+        assert_eq!(start(&mut store, requested("now")), 1);
+        assert_eq!(start(&mut store, requested("again")), 0, "it is under way");
+        fail(&mut store);
+        assert_eq!(start(&mut store, requested("again")), 1);
+        store.finish(&key, Ok(ready(None)), now);
+        assert_eq!(start(&mut store, requested("once more")), 0, "it is ready");
+    }
 }
 
 #[test]

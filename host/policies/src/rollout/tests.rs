@@ -1,5 +1,6 @@
 //! The status of a policy while its replicas start, get ready, fail and end.
 
+mod kstatus;
 mod rollbacks;
 mod unreadable;
 

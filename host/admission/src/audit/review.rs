@@ -1,10 +1,7 @@
 //! Pure: an existing object as the request that would create it again, and the answer of a guest as the outcome.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipu_admission::answer::Decision;
-use ipu_admission::{PodFields, RecreatedPod, validate};
 use ipu_api::ipupolicy::Labels;
 use ipu_guest_host::GuestError;
 use ipu_guest_host::context::{Admission, NamespaceContext, Operation, User};
@@ -18,15 +15,17 @@ use ipu_text::explain;
 use serde_json::{Value, json};
 
 use super::outcome::{ObjectName, Outcome};
+use crate::answer::Decision;
+use crate::{PodFields, RecreatedPod, validate};
 
 /// UID of the requests in match conditions.
 const UID: &str = "audit";
 
 /// A request that would create an object again.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub struct Subject {
     /// The request to a guest.
-    pub(super) request: PolicyRequest,
+    pub request: PolicyRequest,
     input: MatchInput,
     namespace_labels: Option<Labels>,
     pod: Option<PodFields>,
@@ -34,12 +33,12 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Builds the request for an object of the API server. `None`: the operator calls no guest about it, because it is
-    /// being deleted, or is a Pod without a partition of its own.
-    pub(super) fn of(
+    /// being deleted, or is a Pod without a partition of its own. `labels` returns those of a namespace, if they are known.
+    pub fn of(
         object: Value,
         resource: ReviewedResource,
         user: &User,
-        labels: &BTreeMap<String, Labels>,
+        labels: impl FnOnce(&str) -> Option<Labels>,
     ) -> (ObjectName, Option<Self>) {
         let name = ObjectName::of(&object, resource);
         let is_deleted = !object["metadata"]["deletionTimestamp"].is_null();
@@ -54,7 +53,7 @@ impl Subject {
         } else {
             (created(object), None)
         };
-        let namespace_labels = labels.get(&name.namespace).cloned();
+        let namespace_labels = labels(&name.namespace);
         let admission = Admission {
             user: user.clone(),
             namespace: name.namespace.clone(),
@@ -80,7 +79,7 @@ impl Subject {
     }
 
     /// Returns what `spec.match` reads.
-    pub(super) fn match_subject(&self) -> MatchSubject<'_> {
+    pub fn match_subject(&self) -> MatchSubject<'_> {
         MatchSubject {
             namespace_labels: self.namespace_labels.as_ref(),
             old_object: None,
@@ -89,7 +88,7 @@ impl Subject {
     }
 
     /// Returns the outcome of an answer, in fields of the object.
-    pub(super) fn outcome(&self, answer: Result<Answer, GuestError>) -> Outcome {
+    pub fn outcome(&self, answer: Result<Answer, GuestError>) -> Outcome {
         let decision = match answer {
             Ok(Answer::Verdict(verdict)) => validate::decision(verdict).0,
             Ok(Answer::Defaulting(_) | Answer::Decision(_)) => {
@@ -150,17 +149,14 @@ mod tests {
     }
 
     fn subject(object: Value, resource: ReviewedResource) -> (ObjectName, Option<Subject>) {
-        let labels = [("tier".to_owned(), "trial".to_owned())].into();
+        let labels = |namespace: &str| {
+            (namespace == "team").then(|| [("tier".to_owned(), "trial".to_owned())].into())
+        };
         let user = User {
             name: "jane".to_owned(),
             groups: vec!["team".to_owned()],
         };
-        Subject::of(
-            object,
-            resource,
-            &user,
-            &[("team".to_owned(), labels)].into(),
-        )
+        Subject::of(object, resource, &user, labels)
     }
 
     fn review(subject: &Subject) -> &Review {

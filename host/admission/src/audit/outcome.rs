@@ -6,22 +6,22 @@ use serde_json::Value;
 
 /// The object of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ObjectName {
+pub struct ObjectName {
     /// API version.
-    pub(super) api_version: String,
+    pub api_version: String,
     /// Kind.
-    pub(super) kind: &'static str,
+    pub kind: &'static str,
     /// Namespace.
-    pub(super) namespace: String,
+    pub namespace: String,
     /// Name.
-    pub(super) name: String,
+    pub name: String,
     /// UID.
-    pub(super) uid: String,
+    pub uid: String,
 }
 
 /// The outcome for one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub enum Outcome {
     /// The guest reports no violation.
     Allowed,
     /// The guest reports violations.
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
 
 impl ObjectName {
     /// Reads the name of an object of the API server.
-    pub(super) fn of(object: &Value, resource: ReviewedResource) -> Self {
+    pub fn of(object: &Value, resource: ReviewedResource) -> Self {
         let ReviewedResource {
             group,
             version,

@@ -1,0 +1,198 @@
+//! Reviews the existing IPUJobs and native Pods for each Validation policy in mode Shadow, in the replica that leads the
+//! rollout, which writes the results into the status of the policies.
+//!
+//! The reviews go one after the other, with a pause after each object, so that admission keeps the processor and the
+//! permits of guests. Their calls count in no metric and for no promotion.
+
+mod list;
+
+use std::time::Duration;
+
+use ipu_admission::audit::{ObjectName, Outcome, Subject, Tally};
+use ipu_api::ipupolicy::{ExistingObjects, Hook};
+use ipu_guest_host::context::User;
+use ipu_guest_host::metrics::GuestCalls;
+use ipu_guest_host::policy_request::{Answer, PolicyRequest};
+use ipu_guest_host::{GuestError, GuestHost};
+use ipu_policies::active_policies::{ActivePolicies, BoundShadow};
+use ipu_policies::match_evaluator::Purpose;
+use ipu_policies::match_input::ReviewedResource;
+use ipu_policies::match_samples::{IPUJOB, POD};
+use ipu_policies::namespace_usage::Namespaces;
+use ipu_runtime::lease::LeadershipStatus;
+use ipu_runtime::scope::Scope;
+use ipu_runtime::{clock, panics};
+use ipu_text::explain;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use self::list::{ListError, Listed, ObjectList};
+
+pub use self::list::MEMORY;
+
+/// Period at which the reviewer looks for policies whose review is due.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
+
+/// Shortest pause after an object: at most 40 objects are reviewed in a second.
+const MIN_PAUSE: Duration = Duration::from_millis(25);
+
+/// Multiple of the time of a call for which the reviewer pauses after it.
+const PAUSE_FACTOR: u32 = 4;
+
+/// Attempts to get an answer, while the process is busy with other requests.
+const ATTEMPTS: u32 = 3;
+
+/// Delay before another attempt.
+const BUSY_DELAY: Duration = Duration::from_secs(1);
+
+/// Reviews the existing objects for policies in mode Shadow.
+pub struct ExistingReviewer {
+    /// A client of the API server.
+    pub client: Client,
+    /// The namespaces of the release.
+    pub scope: Scope,
+    /// Whether the operator gives IPUs to native Pods.
+    pub has_native_pods: bool,
+    /// The policies.
+    pub active: ActivePolicies,
+    /// The labels of the namespaces.
+    pub namespaces: Namespaces,
+    /// Whether this replica leads the rollout.
+    pub leading: LeadershipStatus,
+}
+
+impl ExistingReviewer {
+    /// Reviews the objects whenever a review is due, while this replica leads, until `stop`.
+    pub async fn run(&self, stop: CancellationToken) {
+        let rounds = async {
+            loop {
+                if self.leading.is_valid() {
+                    self.review_due().await;
+                }
+                sleep(CHECK_PERIOD).await;
+            }
+        };
+        let _: Option<()> = stop.run_until_cancelled(rounds).await;
+    }
+
+    /// Reviews the objects for the policies whose review is due.
+    async fn review_due(&self) {
+        let reviews = self.active.existing_reviews();
+        let chain = self.active.chain(Hook::Validation);
+        let is_shadow = |uid: &str| chain.shadows.iter().any(|shadow| shadow.version.0 == uid);
+        reviews.retain(is_shadow);
+        for shadow in &chain.shadows {
+            let is_loaded = shadow.policy.guest.digest().is_some();
+            if !is_loaded || !reviews.is_due(&shadow.version, Instant::now()) {
+                continue;
+            }
+            let name = &*shadow.policy.name;
+            match panics::caught(self.review(shadow)).await {
+                Ok(Ok(Some(result))) => reviews.store(&shadow.version, result, Instant::now()),
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => {
+                    reviews.postpone(&shadow.version, Instant::now());
+                    let reason = explain(&error);
+                    warn!(
+                        policy = name,
+                        "failed to review the objects that exist; trying again: {reason}"
+                    );
+                }
+                Err(panicked) => {
+                    reviews.postpone(&shadow.version, Instant::now());
+                    error!(
+                        policy = name,
+                        "failed to review the objects that exist; trying again: {panicked}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Reviews all objects. `None`: the version is no longer the one in mode Shadow, or this replica no longer leads.
+    async fn review(&self, shadow: &BoundShadow) -> Result<Option<ExistingObjects>, ListError> {
+        let host = self.active.host().clone();
+        let host = host.with_metrics(GuestCalls::default());
+        let mut tally = Tally::default();
+        let pods = self.has_native_pods.then_some(POD);
+        for resource in [Some(IPUJOB), pods].into_iter().flatten() {
+            let mut list = ObjectList::new(resource, &self.scope);
+            while let Some(listed) = list.next(&self.client).await? {
+                if !self.is_current(shadow) {
+                    return Ok(None);
+                }
+                let began = Instant::now();
+                let (object, outcome) = match listed {
+                    Listed::Object(object) => self.judge(&host, shadow, object, resource).await,
+                    Listed::TooLarge(metadata, reason) => {
+                        let name = ObjectName::of(&metadata, resource);
+                        (name, Outcome::Failed(reason))
+                    }
+                };
+                tally.add(object, outcome);
+                sleep(MIN_PAUSE.max(began.elapsed() * PAUSE_FACTOR)).await;
+            }
+        }
+        Ok(Some(tally.ended(shadow.version.1, clock::now())))
+    }
+
+    /// Whether this replica leads, and the version is still in mode Shadow.
+    fn is_current(&self, shadow: &BoundShadow) -> bool {
+        let chain = self.active.chain(Hook::Validation);
+        let mut shadows = chain.shadows.iter();
+        self.leading.is_valid() && shadows.any(|current| current.version == shadow.version)
+    }
+
+    async fn judge(
+        &self,
+        host: &GuestHost,
+        shadow: &BoundShadow,
+        object: Value,
+        resource: ReviewedResource,
+    ) -> (ObjectName, Outcome) {
+        let labels = |namespace: &str| self.namespaces.context(namespace, "").labels;
+        let (name, subject) = Subject::of(object, resource, &User::default(), labels);
+        let Some(subject) = subject else {
+            return (name, Outcome::NotMatched);
+        };
+        let evaluator = self.active.evaluator();
+        let matcher = &shadow.policy.matcher;
+        let matched = evaluator
+            .matches(matcher, &subject.match_subject(), Purpose::DryRun)
+            .await;
+        let outcome = match matched {
+            Ok(true) => subject.outcome(call(host, shadow, &subject.request).await),
+            Ok(false) => Outcome::NotMatched,
+            Err(error) => Outcome::Failed(explain(&error)),
+        };
+        (name, outcome)
+    }
+}
+
+/// Calls the guest. While the process is busy, other requests precede this one.
+async fn call(
+    host: &GuestHost,
+    shadow: &BoundShadow,
+    request: &PolicyRequest,
+) -> Result<Answer, GuestError> {
+    let PolicyRequest::Validation(review) = request else {
+        return Err(GuestError::Missing(Hook::Validation));
+    };
+    let admission = review.admission();
+    let mut attempt = 1;
+    loop {
+        let answer = host
+            .validate(&shadow.policy.guest, &admission, &review.object, None)
+            .await;
+        match answer {
+            Err(error) if !error.is_failure() && attempt < ATTEMPTS => {
+                attempt += 1;
+                sleep(BUSY_DELAY).await;
+            }
+            answer => return answer.map(|served| Answer::Verdict(served.answer)),
+        }
+    }
+}
