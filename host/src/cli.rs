@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use ipu_authoring::PolicyArgs;
 
 use crate::adopt::AdoptArguments;
+use crate::certificates::CertificatesOptions;
 use crate::controller::ControllerOptions;
 use crate::proxy::ProxyArguments;
 use crate::support::SupportOptions;
@@ -25,6 +26,8 @@ pub enum Task {
     Controller(Box<ControllerOptions>),
     /// Create the requested partitions, and answer users over REST.
     VipuProxy(Box<ProxyArguments>),
+    /// Issue and renew the certificates of the release, and register the CA of the webhooks.
+    Certificates(Box<CertificatesOptions>),
     /// Run one small job to its end, or print why it does not complete.
     Verify(VerifyOptions),
     /// Collect the data for a bug report, without secrets, in one archive.

@@ -21,10 +21,10 @@ use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::{NamespaceWatch, Namespaces, namespaces};
+use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::clients::{self, ClientCaError};
 use ipu_runtime::certificates::registration::Registration;
 use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::lease;
 use ipu_runtime::port::limits::{METRICS, PROBES, WEBHOOKS};
 use ipu_runtime::port::serve::{Port, ServeError};
@@ -144,26 +144,17 @@ impl ControllerOptions {
     }
 
     fn certificate_manager(&self, client: &Client) -> CertificateManager {
-        let namespace = &self.release.namespace;
-        CertificateManager {
-            client: client.clone(),
-            namespace: namespace.clone(),
-            secret: self.webhook_secret(),
-            names: service_names(
-                self.webhook_certificate,
-                &self.webhook_service(),
-                namespace,
-                &self.release.cluster_domain,
-            ),
-            source: self.webhook_certificate,
-        }
+        let (service, secret) = (self.webhook_service(), self.webhook_secret());
+        let source = self.webhook_certificate;
+        self.release
+            .certificate(client.clone(), &service, secret, source)
     }
 
     /// A given certificate is for the names of the webhooks, and there is no other.
     fn metrics_certificate_manager(&self, client: &Client) -> CertificateManager {
         match self.webhook_certificate {
-            Source::Made => {
-                exposition::endpoint::certificate_manager(client.clone(), &self.release)
+            source @ (Source::Made | Source::Issued) => {
+                exposition::endpoint::certificate_manager(client.clone(), &self.release, source)
             }
             Source::Given => self.certificate_manager(client),
         }
@@ -174,7 +165,7 @@ impl ControllerOptions {
             client: client.clone(),
             namespace: self.release.namespace.clone(),
             configuration: self.release.configuration().to_owned(),
-            manages_ca_bundles: self.webhook_ca_bundle,
+            ca_bundles: self.webhook_ca_bundle,
             manages_owners: self.webhook_owner,
         }
     }

@@ -3,17 +3,19 @@
 //! Entry points:
 //! - [`cli`] is the command line of the binary, which calls one of the others.
 //! - [`controller`] runs the controller process: the webhooks, and the reconcilers of IPUJobs, native Pods and Workloads of
-//!   Kueue. [`proxy`] runs the vipu-proxy: the reconciler of IPUPartitions, the sweep and REST.
+//!   Kueue. [`proxy`] runs the vipu-proxy: the reconciler of IPUPartitions, the sweep and REST. [`certificates`] runs the
+//!   process that issues the certificates of both and registers the webhooks' CA.
 //! - [`exposition`] serves the metrics of a process, and [`memory`] adds up the memory that it can use.
 //! - [`verify`] runs one job to its end, [`support`] collects data for a bug report, and [`adopt`] adopts the partitions
 //!   of Graphcore's operator.
 //!
-//! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on), and the two processes share nothing but objects
+//! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on), and the processes share nothing but objects
 //! of the API server. It must not know a rule of jobs, partitions or policies, except in `adopt/plan`: only the command
 //! `adopt` needs its rules about the partitions of Graphcore's operator.
 #![forbid(unsafe_code)]
 
 pub mod adopt;
+pub mod certificates;
 pub mod cli;
 pub mod controller;
 pub mod exposition;

@@ -7,6 +7,7 @@ use clap::Parser;
 use ipu_authoring::PolicyCliError;
 use ipu_operator::adopt;
 use ipu_operator::adopt::AdoptArguments;
+use ipu_operator::certificates;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller;
 use ipu_operator::proxy;
@@ -58,14 +59,20 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Controller(options) => {
             let runtime = runtime()?;
             let _within = runtime.enter();
-            let (log, _traces) = start_log(&options.log, Process::Controller)?;
+            let (log, _traces) = start_log(&options.log, Process::Controller.name())?;
             runtime.block_on(controller::run(*options, log))?;
         }
         Task::VipuProxy(arguments) => {
             let runtime = runtime()?;
             let _within = runtime.enter();
-            let (log, _traces) = start_log(&arguments.log, Process::VipuProxy)?;
+            let (log, _traces) = start_log(&arguments.log, Process::VipuProxy.name())?;
             runtime.block_on(proxy::run(arguments.proxy, log))?;
+        }
+        Task::Certificates(options) => {
+            let runtime = runtime()?;
+            let _within = runtime.enter();
+            let (_log, _traces) = start_log(&options.log, certificates::NAME)?;
+            runtime.block_on(certificates::run(*options))?;
         }
         Task::Verify(options) => runtime()?.block_on(verified(&options))?,
         Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
@@ -105,10 +112,13 @@ async fn config() -> anyhow::Result<kube::Config> {
 }
 
 /// Starts the log and the traces. They end when the result is dropped.
-fn start_log(log: &LogArguments, process: Process) -> anyhow::Result<(LogLevel, Option<Traces>)> {
+fn start_log(
+    log: &LogArguments,
+    process: &'static str,
+) -> anyhow::Result<(LogLevel, Option<Traces>)> {
     let traces = log.traces_endpoint.as_deref();
     let traces = traces.filter(|address| !address.is_empty());
-    let traces = traces.map(|address| trace::start(address, process.name()));
+    let traces = traces.map(|address| trace::start(address, process));
     let traces = traces.transpose()?;
     let level = telemetry::start(log.log_format, &log.log_level, traces.as_ref())?;
     panics::install();

@@ -41,7 +41,7 @@ use crate::exposition::{Exposed, Metrics};
 use crate::shutdown;
 
 pub use self::options::{ProxyArguments, ProxyOptions, Times};
-pub use self::secure::SecureOptions;
+pub use self::secure::{SecureOptions, certificate_manager};
 
 /// Failure of the process, at its start or later.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod arguments;
+mod certificates;
 mod definitions;
 mod documents;
 mod fences;
@@ -102,6 +103,7 @@ async fn the_operators_pods_meet_pod_security_restricted() {
     for (process, file) in [
         ("controller", "controller-deployment"),
         ("vipu-proxy", "vipu-proxy-deployment"),
+        ("certificates", "certificates-deployment"),
         ("verify", "verify"),
     ] {
         let show = format!("--show-only=templates/{file}.yaml");

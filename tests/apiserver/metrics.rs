@@ -12,6 +12,7 @@ use cluster::wait::{Seen, eventually};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::endpoint;
 use ipu_policies::active_policies::ActivePolicies;
+use ipu_runtime::certificates::Source;
 use ipu_runtime::port::limits::METRICS;
 use ipu_runtime::port::serve::Port;
 use ipu_runtime::release::ReleaseOptions;
@@ -39,7 +40,7 @@ async fn serve_metrics(fixture: &JobFixture, port: u16) {
     };
     tokio::spawn(async move {
         let (manager, stop) = (
-            endpoint::certificate_manager(client, &release),
+            endpoint::certificate_manager(client, &release, Source::Made),
             CancellationToken::new(),
         );
         let limits = (METRICS.port, refused);

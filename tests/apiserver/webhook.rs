@@ -8,7 +8,7 @@ mod witness;
 use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
-use ipu_runtime::certificates::registration::Registration;
+use ipu_runtime::certificates::registration::{CaBundles, Registration};
 use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
@@ -264,17 +264,17 @@ async fn without_the_options_ca_bundle_and_owner_are_left_alone() {
         client: webhooks.client(),
         namespace: "default".to_owned(),
         configuration: "there-is-none".to_owned(),
-        manages_ca_bundles: false,
+        ca_bundles: CaBundles::Foreign,
         manages_owners: false,
     };
-    registration.set_ca_bundles("a CA").await.unwrap();
+    registration.ensure_ca_bundles("a CA").await.unwrap();
     registration.set_owners().await.unwrap();
     let managed = Registration {
-        manages_ca_bundles: true,
+        ca_bundles: CaBundles::Written,
         manages_owners: true,
         ..registration
     };
-    managed.set_ca_bundles("a CA").await.unwrap_err();
+    managed.ensure_ca_bundles("a CA").await.unwrap_err();
     managed.set_owners().await.unwrap_err();
 }
 

@@ -29,6 +29,10 @@ Service has at most 63, hence 36. A release name may have dots, which a Service 
 {{ include "ipu-operator.fullname" . }}-vipu-proxy
 {{- end -}}
 
+{{- define "ipu-operator.certificatesName" -}}
+{{ include "ipu-operator.fullname" . }}-certificates
+{{- end -}}
+
 {{- define "ipu-operator.webhookServiceName" -}}
 {{ include "ipu-operator.fullname" . }}-webhook-svc
 {{- end -}}
@@ -75,6 +79,13 @@ Service has at most 63, hence 36. A release name may have dots, which a Service 
 {{- define "ipu-operator.othersWriteCaBundle" -}}
 {{- $certificates := .Values.certificates -}}
 {{- if or (eq $certificates.source "certManager") (and (eq $certificates.source "given") $certificates.given.webhookCaBundle) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Not empty: the release has the process that issues certificates, writes caBundles, or both. */}}
+{{- define "ipu-operator.hasCertificates" -}}
+{{- if not (include "ipu-operator.othersWriteCaBundle" .) -}}
 true
 {{- end -}}
 {{- end -}}
@@ -140,6 +151,12 @@ where taken is a list of ports.
 {{- $account.name | default $made -}}
 {{- end -}}
 
+{{- define "ipu-operator.certificatesServiceAccount" -}}
+{{- $account := .Values.certificates.process.serviceAccount -}}
+{{- $made := ternary (include "ipu-operator.certificatesName" .) "default" $account.create -}}
+{{- $account.name | default $made -}}
+{{- end -}}
+
 {{/* The labels that the chart itself sets: selectors, ServiceMonitors and other releases rely on them. */}}
 {{- define "ipu-operator.ownLabels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
@@ -193,6 +210,12 @@ control-plane: controller-manager
 app.kubernetes.io/name: {{ include "ipu-operator.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: vipu-proxy
+{{- end -}}
+
+{{- define "ipu-operator.certificatesSelector" -}}
+app.kubernetes.io/name: {{ include "ipu-operator.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: certificates
 {{- end -}}
 
 {{/*

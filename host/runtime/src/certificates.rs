@@ -3,6 +3,9 @@
 //!
 //! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a renewal keeps the CA.
 //! Whoever can read the Secret can pose as the server anyway.
+//!
+//! In a release of the chart one process issues and registers certificates, and has no other task. The processes that
+//! read objects of users and call guests only read the Secrets.
 
 pub mod ca_bundle;
 pub mod clients;
@@ -21,11 +24,13 @@ pub use names::{ClusterDomain, service_names};
 /// The issuer of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Source {
-    /// The operator issues and renews it, unless the Secret exists and is not its own.
+    /// This process issues and renews it, unless the Secret exists and is not the operator's own.
     #[default]
     Made,
     /// An admin or cert-manager stores it in the Secret and renews it.
     Given,
+    /// The process `ipu-operator certificates` issues and renews it. This process reads the Secret.
+    Issued,
 }
 
 /// A serving certificate with its key and its CA, as PEM.

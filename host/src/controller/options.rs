@@ -6,6 +6,7 @@ use clap::{ArgAction, Args};
 use ipu_jobs::JobSettings;
 use ipu_jobs::build::PodSettings;
 use ipu_runtime::certificates::Source;
+use ipu_runtime::certificates::registration::CaBundles;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -46,10 +47,14 @@ pub struct ControllerOptions {
         default_value = "made"
     )]
     pub webhook_certificate: Source,
-    /// Whether the operator writes the caBundles of the webhook configurations; false: cert-manager or
-    /// an admin does.
-    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
-    pub webhook_ca_bundle: bool,
+    /// Writer of the caBundles of the webhook configurations.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE",
+        value_enum,
+        default_value = "true"
+    )]
+    pub webhook_ca_bundle: CaBundles,
     /// Whether the operator makes the Namespace of the release the owner of the webhook configurations.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_OWNER", action = ArgAction::Set, default_value_t = true)]
     pub webhook_owner: bool,

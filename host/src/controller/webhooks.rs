@@ -6,9 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use ipu_runtime::certificates::registration::{Registration, RegistrationError};
 use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::serving::{
-    CHECK_PERIOD, CHECK_TIMEOUT, RETRY_DELAY, Serving, ServingError,
-};
+use ipu_runtime::certificates::serving::{CHECK_PERIOD, RETRY_DELAY, Serving, ServingError};
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_text::explain;
 use rustls::server::danger::ClientCertVerifier;
@@ -27,8 +25,6 @@ enum RoundError {
     Serving(#[source] ServingError),
     #[error("failed to keep the webhooks registered")]
     Register(#[source] RegistrationError),
-    #[error("failed to keep the webhooks registered: the API server did not answer in time")]
-    Late,
 }
 
 /// Serves these routes on `port` to these clients until `stop`, and then finishes the requests in progress.
@@ -64,7 +60,7 @@ async fn maintain(serving: &mut Serving, registration: &Registration, readiness:
         let pause = match round(serving, registration).await {
             Ok(()) => {
                 readiness.reached(Step::CaRegistered);
-                own(registration, &mut complaint).await;
+                registration.own(&mut complaint).await;
                 CHECK_PERIOD
             }
             Err(error) => {
@@ -79,26 +75,7 @@ async fn maintain(serving: &mut Serving, registration: &Registration, readiness:
 async fn round(serving: &mut Serving, registration: &Registration) -> Result<(), RoundError> {
     let found = serving.check().await.map_err(RoundError::Serving)?;
     // CA first: the API server must have the CA before the server uses the certificate.
-    tokio::time::timeout(CHECK_TIMEOUT, registration.set_ca_bundles(&found.ca_pem))
-        .await
-        .map_err(|_| RoundError::Late)?
-        .map_err(RoundError::Register)?;
+    let registered = registration.ensure_ca_bundles(&found.ca_pem).await;
+    registered.map_err(RoundError::Register)?;
     serving.reload(found).map_err(RoundError::Serving)
-}
-
-/// Sets the owner of the webhook configurations. The webhooks work without one: if the operator lacks the right, it
-/// logs this once and continues.
-async fn own(registration: &Registration, said: &mut Option<String>) {
-    let owned = tokio::time::timeout(CHECK_TIMEOUT, registration.set_owners()).await;
-    let complaint = match owned {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(explain(&error)),
-        Err(_) => Some(explain(&RoundError::Late)),
-    };
-    if let Some(complaint) = &complaint
-        && said.as_ref() != Some(complaint)
-    {
-        warn!("{complaint}");
-    }
-    *said = complaint;
 }

@@ -10,8 +10,8 @@ use axum::routing::get;
 use ipu_partitions::rest::authorizer::{Authorizer, Permission};
 use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
+use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
@@ -29,20 +29,13 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Manages the operator's certificate for the controller's metrics: in the Secret `<service>-tls`, for the names of
 /// their Service.
-pub fn certificate_manager(client: Client, release: &ReleaseOptions) -> CertificateManager {
+pub fn certificate_manager(
+    client: Client,
+    release: &ReleaseOptions,
+    source: Source,
+) -> CertificateManager {
     let service = format!("{}-controller-manager-metrics", release.fullname);
-    CertificateManager {
-        client,
-        namespace: release.namespace.clone(),
-        secret: format!("{service}-tls"),
-        names: service_names(
-            Source::Made,
-            &service,
-            &release.namespace,
-            &release.cluster_domain,
-        ),
-        source: Source::Made,
-    }
+    release.certificate(client, &service, format!("{service}-tls"), source)
 }
 
 /// Serves the controller's metrics on a separate port until `stop`. It waits until there is a certificate; nothing else

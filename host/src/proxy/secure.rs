@@ -5,8 +5,8 @@ use std::sync::Arc;
 use clap::Args;
 use ipu_partitions::rest::authorizer::Authorizer;
 use ipu_partitions::rest::{self, SecureState, Sources};
+use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::limits::SECURE_REST;
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
@@ -42,6 +42,20 @@ pub struct SecureOptions {
     pub certificate_secret: Option<String>,
 }
 
+/// Manages the certificate of the port, for the names of the proxy's Service. Without a name, the Secret is
+/// `<service>-tls`.
+pub fn certificate_manager(
+    client: Client,
+    release: &ReleaseOptions,
+    source: Source,
+    secret: Option<String>,
+) -> CertificateManager {
+    // The Service and the proxy have the same name.
+    let service = format!("{}-vipu-proxy", release.fullname);
+    let secret = secret.unwrap_or_else(|| format!("{service}-tls"));
+    release.certificate(client, &service, secret, source)
+}
+
 /// Serves the port, with the metrics and the REST, until `stop`. It waits until there is a certificate; the other port
 /// and the partitions do not.
 pub(super) async fn serve(
@@ -52,21 +66,8 @@ pub(super) async fn serve(
     (sources, exposed, metrics): (Sources, Exposed, &Metrics),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    // The Service and the proxy have the same name.
-    let name = format!("{}-vipu-proxy", release.fullname);
-    let secret = options.certificate_secret.clone();
-    let manager = CertificateManager {
-        client: client.clone(),
-        namespace: release.namespace.clone(),
-        secret: secret.unwrap_or_else(|| format!("{name}-tls")),
-        names: service_names(
-            options.certificate,
-            &name,
-            &release.namespace,
-            &release.cluster_domain,
-        ),
-        source: options.certificate,
-    };
+    let (source, secret) = (options.certificate, options.certificate_secret.clone());
+    let manager = certificate_manager(client.clone(), release, source, secret);
     let state = SecureState {
         sources,
         authorizer: Arc::new(Authorizer::new(client.clone(), &options.audience)),

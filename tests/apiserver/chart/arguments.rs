@@ -1,4 +1,4 @@
-//! Both processes understand the arguments that the chart passes to them, according to their own definition.
+//! The processes understand the arguments that the chart passes to them, according to their own definition.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
+use ipu_operator::certificates::CertificatesOptions;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
 use ipu_policies::oci::cosign::public_keys;
+use ipu_runtime::certificates::registration::CaBundles;
 use ipu_runtime::certificates::{ClusterDomain, Source, clients};
 use ipu_runtime::scope::Scope;
 use serde_json::Value;
@@ -26,6 +28,14 @@ fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2
     };
     let levels = [&controller.log, &proxy.log].map(|log| log.log_level.clone());
     (*controller, proxy.proxy, levels)
+}
+
+/// Returns the arguments of the process that issues certificates, as a chart with these values passes them.
+pub(crate) fn certificates_options(values: Option<&str>) -> CertificatesOptions {
+    match parsed("certificates", values) {
+        Task::Certificates(options) => *options,
+        _ => panic!("the Deployment of the certificates starts their process"),
+    }
 }
 
 fn parsed(process: &str, values: Option<&str>) -> Task {
@@ -117,8 +127,9 @@ fn by_default_the_processes_start_as_the_chart_says() {
         assert_eq!(release.scope, Scope::Cluster);
         assert_eq!(release.configuration(), "ipu-operator");
     }
-    assert_eq!(controller.webhook_certificate, Source::Made);
-    assert!(controller.webhook_ca_bundle && controller.webhook_owner);
+    assert_eq!(controller.webhook_certificate, Source::Issued);
+    assert_eq!(controller.webhook_ca_bundle, CaBundles::Awaited);
+    assert!(!controller.webhook_owner);
     assert_eq!(controller.webhook_client_ca, None);
     let pods = controller.jobs().pods;
     assert!(pods.worker_host_network);
@@ -134,7 +145,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(proxy.secure.secure_port, 8443);
     assert_eq!(proxy.probe_port, 8081);
     assert_eq!(proxy.secure.audience, "ipu-operator");
-    assert_eq!(proxy.secure.certificate, Source::Made);
+    assert_eq!(proxy.secure.certificate, Source::Issued);
     assert_eq!(proxy.secure.certificate_secret, None);
     let list = proxy.controllers_configmap.as_deref();
     assert_eq!(list, Some("ipu-operator-vipu-controllers"));
@@ -165,7 +176,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(controller.webhook_service(), "my-ipus-webhook-svc");
     assert_eq!(controller.webhook_secret(), "my-webhook-certificate");
     assert_eq!(controller.webhook_certificate, Source::Given);
-    assert!(!controller.webhook_ca_bundle && !controller.webhook_owner);
+    assert_eq!(controller.webhook_ca_bundle, CaBundles::Foreign);
+    assert!(!controller.webhook_owner);
     let client_ca = controller.webhook_client_ca.as_deref().unwrap();
     clients::verifier(client_ca).expect("the PEM arrives with its line breaks");
     for release in [&controller.release, &proxy.release] {
@@ -187,6 +199,21 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(list, Some("my-ipus-vipu-controllers"));
     assert_eq!(proxy.tracker_configmap, "my-tracker");
     assert_eq!(levels, ["debug", "trace"]);
+}
+
+#[test]
+fn the_process_of_the_certificates_starts_as_the_chart_says() {
+    let options = certificates_options(None);
+    assert_eq!(options.release.namespace, "ipu");
+    assert_eq!(options.release.fullname, "ipu-operator");
+    assert_eq!(options.release.cluster_domain, ClusterDomain::default());
+    assert_eq!(options.release.configuration(), "ipu-operator");
+    let service = options.webhook_service.as_deref();
+    assert_eq!(service, Some("ipu-operator-webhook-svc"));
+    let secret = options.webhook_secret.as_deref();
+    assert_eq!(secret, Some("ipu-operator-admission"));
+    assert!(options.issue && options.webhook_owner);
+    assert_eq!(options.log.log_level, "info");
 }
 
 #[test]

@@ -9,6 +9,9 @@ const CONTROLLER: &str = "controller-manager";
 /// The proxy, likewise.
 const PROXY: &str = "vipu-proxy";
 
+/// The process that issues certificates, likewise.
+const CERTIFICATES: &str = "certificates";
+
 /// A right that a process may or may not have: verb, object, namespace, and the expected answer.
 type Right<'a> = (&'a str, &'a str, &'a str, bool);
 
@@ -55,6 +58,7 @@ async fn the_rights_are_sufficient_and_minimal() {
     check_proxy_in_own_namespace(&admin);
     check_rest_rights(&admin);
     check_rights_on_namespaces(&admin);
+    check_certificates(&admin);
 }
 
 /// Rights of the controller on Secrets, Leases and ConfigMaps.
@@ -62,6 +66,8 @@ fn check_controller_in_own_namespace(admin: &Admin) {
     let secret = format!("secrets/{}-admission", admin.name);
     let cases = [
         ("get", secret.as_str(), admin.name, true),
+        ("update", &secret, admin.name, false),
+        ("create", "secrets", admin.name, false),
         ("update", "leases", admin.name, true),
         ("list", "secrets", admin.name, false),
         ("get", "configmaps", "team", true),
@@ -77,14 +83,12 @@ fn check_controller_in_own_namespace(admin: &Admin) {
 /// Rights of the controller on objects that belong to no namespace, or in all namespaces.
 fn check_controller_in_cluster(admin: &Admin) {
     let own_webhooks = format!("mutatingwebhookconfigurations/{}", admin.name);
-    let other = "mutatingwebhookconfigurations/other";
-    let other_validating = "validatingwebhookconfigurations/other";
     let own_namespace = format!("namespaces/{}", admin.name);
     let cases = [
-        ("patch", own_webhooks.as_str(), "", true),
-        ("patch", other, "", false),
-        ("delete", other_validating, "", false),
-        ("get", &own_namespace, "", true),
+        ("patch", own_webhooks.as_str(), "", false),
+        ("watch", "mutatingwebhookconfigurations", "", true),
+        ("list", "validatingwebhookconfigurations", "", false),
+        ("get", &own_namespace, "", false),
         ("get", "namespaces/kube-system", "", false),
         ("get", "nodes", "", true),
         ("list", "nodes", "", false),
@@ -119,9 +123,9 @@ fn check_rest_rights(admin: &Admin) {
     let of_proxy = [
         ("create", "tokenreviews", "", true),
         ("create", "subjectaccessreviews", "", true),
-        ("create", "secrets", admin.name, true),
+        ("create", "secrets", admin.name, false),
         ("get", tls.as_str(), admin.name, true),
-        ("update", &tls, admin.name, true),
+        ("update", &tls, admin.name, false),
         ("delete", &tls, admin.name, false),
         ("get", &tls, "kube-system", false),
         ("get", &secret, admin.name, false),
@@ -159,10 +163,57 @@ fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
     }
 }
 
-/// Asks whether the controller may change the webhook configurations: its own, and others.
-fn check_webhook_rights(admin: &Admin, may_patch: bool, may_delete: bool) {
+/// Rights of the process that issues certificates. They concern objects of the release only, and none of a user.
+fn check_certificates(admin: &Admin) {
+    let secrets = [
+        "admission",
+        "controller-manager-metrics-tls",
+        "vipu-proxy-tls",
+    ];
+    for secret in secrets.map(|suffix| format!("secrets/{}-{suffix}", admin.name)) {
+        let cases = [
+            ("get", secret.as_str(), admin.name, true),
+            ("update", &secret, admin.name, true),
+            ("delete", &secret, admin.name, false),
+            ("get", &secret, "kube-system", false),
+        ];
+        check_rights(admin, CERTIFICATES, &cases);
+    }
+    let own_namespace = format!("namespaces/{}", admin.name);
+    let cases = [
+        ("create", "secrets", admin.name, true),
+        ("create", "secrets", "team", false),
+        ("list", "secrets", admin.name, false),
+        ("get", &own_namespace, "", true),
+        ("get", "namespaces/kube-system", "", false),
+        ("get", "ipujobs", "team", false),
+        ("get", "pods", admin.name, false),
+        ("create", "pods", admin.name, false),
+        ("get", "configmaps", admin.name, false),
+        ("list", "mutatingwebhookconfigurations", "", false),
+    ];
+    check_rights(admin, CERTIFICATES, &cases);
+}
+
+/// Asks whether each process may change the webhook configurations: those of this name, and others.
+fn check_webhook_rights(admin: &Admin, configuration: &str, may_patch: bool, may_delete: bool) {
+    for (process, may_patch, may_delete) in [
+        (CONTROLLER, false, false),
+        (PROXY, false, false),
+        (CERTIFICATES, may_patch, may_delete),
+    ] {
+        check_webhook_rights_of(admin, process, configuration, (may_patch, may_delete));
+    }
+}
+
+fn check_webhook_rights_of(
+    admin: &Admin,
+    process: &str,
+    configuration: &str,
+    (may_patch, may_delete): (bool, bool),
+) {
     for kind in ["mutating", "validating"] {
-        let own = format!("{kind}webhookconfigurations/{}", admin.name);
+        let own = format!("{kind}webhookconfigurations/{configuration}");
         let all = format!("{kind}webhookconfigurations");
         let cases = [
             ("patch", own.as_str(), "", may_patch),
@@ -172,31 +223,52 @@ fn check_webhook_rights(admin: &Admin, may_patch: bool, may_delete: bool) {
             ("delete", &all, "", false),
             ("create", &all, "", false),
         ];
-        check_rights(admin, CONTROLLER, &cases);
+        check_rights(admin, process, &cases);
     }
 }
 
 #[tokio::test]
-async fn a_controller_without_own_certificates_may_patch_no_webhook_configuration() {
+async fn only_the_process_of_the_certificates_may_patch_webhook_configurations() {
     let admin = Admin::new("chart-webhook-rights").await;
+    let name = format!("fullnameOverride={}", admin.name);
     let given = "certificates.source=given,certificates.given.webhookSecretName=mine,\
-                 certificates.given.proxySecretName=mine,\
-                 certificates.given.webhookCaBundle=-----BEGIN CERTIFICATE-----";
-    let cert_manager = "certificates.source=certManager,certificates.certManager.issuerRef.name=ca";
+                 certificates.given.proxySecretName=mine";
+    let with_ca = format!("{given},certificates.given.webhookCaBundle=-----BEGIN CERTIFICATE-----");
     for (values, may_patch, may_delete) in [
         ("certificates.source=operator", true, true),
         ("admissionWebhooks.ownedByNamespace=false", true, false),
-        (cert_manager, false, false),
-        (given, false, false),
+        (given, true, true),
+        (&with_ca, false, false),
     ] {
-        let names = format!("fullnameOverride={}", admin.name);
-        let template = "--show-only=templates/controller-rbac.yaml";
-        let render = ["template", admin.name, admin.chart(), KUBERNETES, template];
-        let rendered = admin.helm(&[&render[..], &["--set", &names, "--set", values]].concat());
-        let file = admin.file("rights.yaml", &rendered.unwrap());
-        admin.kubectl(&["apply", "--filename", &file]).unwrap();
-        check_webhook_rights(&admin, may_patch, may_delete);
+        // An upgrade removes the rights of the values before.
+        let upgrade = ["upgrade", "--install", admin.name, admin.chart()];
+        let values = ["--set", &name, "--set", values];
+        admin.helm(&[&upgrade[..], &values].concat()).unwrap();
+        check_webhook_rights(&admin, admin.name, may_patch, may_delete);
     }
+    let scoped = ["upgrade", admin.name, admin.chart(), "--set", &name];
+    let scoped = [&scoped[..], &["--set", "watchNamespaces=default"]].concat();
+    admin.helm(&scoped).unwrap();
+    let configuration = format!("{0}.{0}", admin.name);
+    check_webhook_rights(&admin, &configuration, true, true);
+}
+
+#[tokio::test]
+async fn with_cert_manager_no_process_may_patch_webhook_configurations() {
+    let admin = Admin::new("chart-cert-manager-rights").await;
+    let name = format!("fullnameOverride={}", admin.name);
+    let render = ["template", admin.name, admin.chart(), KUBERNETES];
+    let values = "certificates.source=certManager,certificates.certManager.issuerRef.name=ca";
+    let rendered = admin.helm(&[&render[..], &["--set", &name, "--set", values]].concat());
+    // The API server does not know the objects of cert-manager.
+    let rendered = rendered.unwrap();
+    let documents = rendered.split("\n---\n");
+    let rights: Vec<&str> = documents
+        .filter(|document| document.contains("apiVersion: rbac.authorization.k8s.io/"))
+        .collect();
+    let file = admin.file("rights.yaml", &rights.join("\n---\n"));
+    admin.kubectl(&["apply", "--filename", &file]).unwrap();
+    check_webhook_rights(&admin, admin.name, false, false);
 }
 
 #[tokio::test]

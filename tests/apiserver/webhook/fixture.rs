@@ -23,7 +23,7 @@ use ipu_operator::exposition::Metrics;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::registration::Registration;
+use ipu_runtime::certificates::registration::{CaBundles, Registration};
 use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::port::limits::WEBHOOKS;
@@ -212,7 +212,7 @@ fn serve(
                 client: client.clone(),
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
-                manages_ca_bundles: true,
+                ca_bundles: CaBundles::Written,
                 manages_owners: true,
             };
             let (namespaces, watch) = namespaces();

@@ -271,6 +271,7 @@ fn values(image: &Image) -> Vec<String> {
         format!("global.vipuControllers={controllers}"),
         format!("controller.{annotation}"),
         format!("vipuProxy.{annotation}"),
+        format!("certificates.process.{annotation}"),
     ];
     let others = [
         // The jobs of the demo need no RDMA, and Pods with their own network test more.

@@ -42,8 +42,9 @@ impl fmt::Display for ClusterDomain {
     }
 }
 
-/// The DNS names that the certificate of a Service must contain. The API server uses the first one, and a given
-/// certificate needs no other. A certificate of the operator contains every name that clients in the cluster can use.
+/// The DNS names that the certificate of a Service must contain. The API server uses the first one, and a certificate
+/// that this process does not issue needs no other. One that it issues contains every name that clients in the cluster
+/// can use.
 pub fn service_names(
     source: Source,
     service: &str,
@@ -51,7 +52,7 @@ pub fn service_names(
     domain: &ClusterDomain,
 ) -> Vec<String> {
     let first = format!("{service}.{namespace}.svc");
-    if source == Source::Given {
+    if source != Source::Made {
         return vec![first];
     }
     let full = format!("{first}.{domain}");

@@ -1,26 +1,28 @@
-//! Sets the caBundles and the owner of the webhook configurations.
+//! Sets the caBundles and the owner of the webhook configurations, or waits until another process has set the caBundles.
 
+use ipu_text::explain;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, Patch};
+use kube::api::{Api, ListParams, Patch};
 use kube::core::{ClusterResourceScope, Resource};
 use kube::{Client, Error, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tracing::info;
+use tracing::{info, warn};
 
-use super::ca_bundle::{self, WebhookBundle};
+use super::ca_bundle::{self, Trust, WebhookBundle};
 use super::owner;
+use super::serving::CHECK_TIMEOUT;
 use crate::requests;
 
 /// Failure to set the caBundles or the owner.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// A webhook configuration cannot be read or written.
-    #[error("failed to put the CA into the {kind} {name}")]
+    #[error("failed to put the CA into the {kind} {name}, or to find it there")]
     Configuration {
         /// Its kind.
         kind: String,
@@ -30,6 +32,22 @@ pub enum RegistrationError {
         #[source]
         source: Box<Error>,
     },
+    /// Another process has not written the CA yet.
+    #[error(
+        "failed to find the CA in the {kind} {name}: `ipu-operator certificates` writes it there, and its log says why \
+         it does not"
+    )]
+    NotRegistered {
+        /// Kind of the configuration.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// The API server did not answer in time.
+    #[error(
+        "failed to read or change the webhook configurations: the API server did not answer in time"
+    )]
+    Late,
     /// The release's Namespace cannot be read.
     #[error("failed to read the Namespace {0}, the owner of the webhook configurations")]
     Namespace(String, #[source] Box<Error>),
@@ -51,6 +69,21 @@ pub enum RegistrationError {
     },
 }
 
+/// The writer of the caBundles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum CaBundles {
+    /// This process.
+    #[default]
+    #[value(name = "true")]
+    Written,
+    /// cert-manager or an admin.
+    #[value(name = "false")]
+    Foreign,
+    /// The process `ipu-operator certificates`. This process waits for it.
+    #[value(name = "await")]
+    Awaited,
+}
+
 /// The webhook configurations of a release.
 #[derive(Clone)]
 pub struct Registration {
@@ -60,40 +93,77 @@ pub struct Registration {
     pub namespace: String,
     /// Name of both webhook configurations.
     pub configuration: String,
-    /// Whether the operator writes the caBundles; otherwise cert-manager or an admin does.
-    pub manages_ca_bundles: bool,
+    /// The writer of the caBundles.
+    pub ca_bundles: CaBundles,
     /// Whether the Namespace of the release is made their owner.
     pub manages_owners: bool,
 }
 
 impl Registration {
-    /// Sets the caBundle of every webhook of both configurations to `ca_pem`, unless the operator does not manage them.
-    /// The caller repeats it, because a `helm upgrade` or an admin can reset them.
-    pub async fn set_ca_bundles(&self, ca_pem: &str) -> Result<(), RegistrationError> {
-        if !self.manages_ca_bundles {
-            return Ok(());
+    /// Returns when every caBundle contains `ca_pem`, and fails while another process has not written it. The caller
+    /// repeats it, because a `helm upgrade` or an admin can reset the caBundles.
+    pub async fn ensure_ca_bundles(&self, ca_pem: &str) -> Result<(), RegistrationError> {
+        match self.ca_bundles {
+            CaBundles::Written => self.set_ca_bundles(ca_pem, Trust::Only).await,
+            CaBundles::Foreign => Ok(()),
+            CaBundles::Awaited => in_time(self.find_ca(ca_pem)).await,
         }
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&mutating, ca_pem, |configuration| {
-            let webhooks = configuration.webhooks.iter().flatten();
-            webhooks
-                .map(|w| webhook_bundle(&w.name, &w.client_config))
-                .collect()
-        })
-        .await?;
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&validating, ca_pem, |configuration| {
-            let webhooks = configuration.webhooks.iter().flatten();
-            webhooks
-                .map(|w| webhook_bundle(&w.name, &w.client_config))
-                .collect()
+    }
+
+    /// Sets the caBundle of every webhook of both configurations.
+    ///
+    /// The mutating configuration is the last: if it contains the CA, both do.
+    pub async fn set_ca_bundles(
+        &self,
+        ca_pem: &str,
+        trust: Trust,
+    ) -> Result<(), RegistrationError> {
+        in_time(async {
+            self.set_ca_bundle::<ValidatingWebhookConfiguration>(ca_pem, trust)
+                .await?;
+            self.set_ca_bundle::<MutatingWebhookConfiguration>(ca_pem, trust)
+                .await
         })
         .await
     }
 
-    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it. The chart cannot, because a Namespace that
-    /// Helm creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block
-    /// requests.
+    /// Sets the owners. The webhooks work without one: if the operator lacks the right, it logs this once and continues.
+    /// `said` is the last complaint.
+    pub async fn own(&self, said: &mut Option<String>) {
+        let owned = in_time(self.set_owners()).await;
+        let complaint = owned.err().map(|error| explain(&error));
+        if let Some(complaint) = &complaint
+            && said.as_ref() != Some(complaint)
+        {
+            warn!("{complaint}");
+        }
+        *said = complaint;
+    }
+
+    /// Finds the CA in the mutating configuration. The controller may list these, because it looks for other releases.
+    async fn find_ca(&self, ca_pem: &str) -> Result<(), RegistrationError> {
+        type Kind = MutatingWebhookConfiguration;
+        let configurations: Api<Kind> = Api::all(self.client.clone());
+        let named = format!("metadata.name={}", self.configuration);
+        let named = ListParams::default().fields(&named);
+        let found = configurations.list(&named).await;
+        let found = found.map_err(|error| self.failed::<Kind>(error))?;
+        let is_registered = found.items.first().is_some_and(|configuration| {
+            let webhooks = configuration.webhook_bundles();
+            webhooks.iter().all(|webhook| webhook.contains(ca_pem))
+        });
+        if is_registered {
+            return Ok(());
+        }
+        Err(RegistrationError::NotRegistered {
+            kind: Kind::kind(&()).into_owned(),
+            name: self.configuration.clone(),
+        })
+    }
+
+    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it. The
+    /// chart cannot, because a Namespace that Helm creates has no UID during rendering. Without an owner, the webhooks
+    /// would outlive the Namespace and block requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         if !self.manages_owners {
             return Ok(());
@@ -133,29 +203,31 @@ impl Registration {
 
     async fn set_ca_bundle<K: Configuration>(
         &self,
-        configurations: &Api<K>,
         ca_pem: &str,
-        webhooks: impl Fn(&K) -> Vec<WebhookBundle<'_>>,
+        trust: Trust,
     ) -> Result<(), RegistrationError> {
-        let failed = |source| RegistrationError::Configuration {
-            kind: K::kind(&()).into_owned(),
-            name: self.configuration.clone(),
-            source: Box::new(source),
-        };
-        let found = configurations
-            .get(&self.configuration)
-            .await
-            .map_err(failed)?;
-        let Some(patch) = ca_bundle::patch(&webhooks(&found), ca_pem) else {
+        let configurations: Api<K> = Api::all(self.client.clone());
+        let found = configurations.get(&self.configuration).await;
+        let found = found.map_err(|error| self.failed::<K>(error))?;
+        let Some(patch) = ca_bundle::patch(&found.webhook_bundles(), ca_pem, trust) else {
             return Ok(());
         };
-        self.patch(configurations, patch).await.map_err(failed)?;
+        let patched = self.patch(&configurations, patch).await;
+        patched.map_err(|error| self.failed::<K>(error))?;
         info!(
             configuration = self.configuration,
             kind = %K::kind(&()),
             "put the CA into the webhook configuration"
         );
         Ok(())
+    }
+
+    fn failed<K: Configuration>(&self, source: Error) -> RegistrationError {
+        RegistrationError::Configuration {
+            kind: K::kind(&()).into_owned(),
+            name: self.configuration.clone(),
+            source: Box::new(source),
+        }
     }
 
     async fn patch<K: Configuration>(
@@ -171,6 +243,14 @@ impl Registration {
     }
 }
 
+/// Waits for at most the timeout of a check.
+async fn in_time(
+    requests: impl Future<Output = Result<(), RegistrationError>>,
+) -> Result<(), RegistrationError> {
+    let ended = tokio::time::timeout(CHECK_TIMEOUT, requests).await;
+    ended.unwrap_or(Err(RegistrationError::Late))
+}
+
 /// The common interface of both kinds of webhook configurations.
 trait Configuration:
     Resource<DynamicType = (), Scope = ClusterResourceScope>
@@ -179,11 +259,25 @@ trait Configuration:
     + DeserializeOwned
     + std::fmt::Debug
 {
+    /// The caBundles of its webhooks.
+    fn webhook_bundles(&self) -> Vec<WebhookBundle<'_>>;
 }
 
-impl Configuration for MutatingWebhookConfiguration {}
+impl Configuration for MutatingWebhookConfiguration {
+    fn webhook_bundles(&self) -> Vec<WebhookBundle<'_>> {
+        let webhooks = self.webhooks.iter().flatten();
+        let bundles = webhooks.map(|webhook| webhook_bundle(&webhook.name, &webhook.client_config));
+        bundles.collect()
+    }
+}
 
-impl Configuration for ValidatingWebhookConfiguration {}
+impl Configuration for ValidatingWebhookConfiguration {
+    fn webhook_bundles(&self) -> Vec<WebhookBundle<'_>> {
+        let webhooks = self.webhooks.iter().flatten();
+        let bundles = webhooks.map(|webhook| webhook_bundle(&webhook.name, &webhook.client_config));
+        bundles.collect()
+    }
+}
 
 fn webhook_bundle<'a>(name: &'a str, config: &'a WebhookClientConfig) -> WebhookBundle<'a> {
     WebhookBundle {

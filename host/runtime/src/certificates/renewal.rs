@@ -52,6 +52,17 @@ pub enum ManagerError {
         /// The reason.
         why: String,
     },
+    /// The process `ipu-operator certificates` must issue the certificate, and there is no valid one.
+    #[error(
+        "failed to use the Secret {name}: {why}. The process `ipu-operator certificates` issues the \
+         certificate: its log says why it does not"
+    )]
+    NotIssued {
+        /// Name of the Secret.
+        name: String,
+        /// The reason.
+        why: String,
+    },
     /// Every write conflicted with another replica.
     #[error("failed to agree with other replicas on the Secret {0}")]
     Conflict(String),
@@ -114,10 +125,7 @@ impl CertificateManager {
         let issued = match (decide(stored, &self.names, now), stored) {
             (Action::Keep, _) => return Ok(None),
             (Action::Warn(why), _) => {
-                warn!(
-                    secret = self.secret,
-                    "the given certificate needs renewal: {why}"
-                );
+                self.warn_of_end(&why);
                 return Ok(None);
             }
             (Action::Refuse(why), _) => return Err(self.refused(why)),
@@ -135,11 +143,26 @@ impl CertificateManager {
             .map_err(|source| ManagerError::Issue(self.secret.clone(), source))
     }
 
+    /// Logs that nobody has renewed a certificate that this process does not own.
+    fn warn_of_end(&self, why: &str) {
+        let secret = &self.secret;
+        match self.source {
+            Source::Made | Source::Given => {
+                warn!(secret, "the given certificate needs renewal: {why}");
+            }
+            Source::Issued => warn!(
+                secret,
+                "the process of the certificates has not renewed this one: {why}"
+            ),
+        }
+    }
+
     fn refused(&self, why: String) -> ManagerError {
         let name = self.secret.clone();
         match self.source {
             Source::Made => ManagerError::Foreign { name, why },
             Source::Given => ManagerError::NotProvided { name, why },
+            Source::Issued => ManagerError::NotIssued { name, why },
         }
     }
 

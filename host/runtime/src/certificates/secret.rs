@@ -16,13 +16,13 @@ const CA_PEM: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Reads the Secret. The operator does not own a Secret without its label, nor one that an admin or cert-manager
-/// provides, even if it has the label.
+/// Reads the Secret. A process does not own a Secret without the operator's label, nor one that another process, an
+/// admin or cert-manager provides, even if it has the label.
 pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     let Some(secret) = secret else {
         return match source {
             Source::Made => Stored::Missing,
-            Source::Given => Stored::NotProvided,
+            Source::Given | Source::Issued => Stored::NotProvided,
         };
     };
     let labels = secret.metadata.labels.as_ref();
@@ -116,14 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_never_owns_a_provided_secret() {
-        assert_eq!(read(None, Source::Given), Stored::NotProvided);
+    fn a_process_never_owns_a_provided_secret() {
         let secret = build("ipu-operator-admission", "ipu-system", &bundle(), None);
         let expected = Stored::Complete {
             bundle: bundle(),
             is_ours: false,
         };
-        assert_eq!(read(Some(&secret), Source::Given), expected);
+        for source in [Source::Given, Source::Issued] {
+            assert_eq!(read(None, source), Stored::NotProvided);
+            assert_eq!(read(Some(&secret), source), expected);
+        }
     }
 
     #[test]
