@@ -11,6 +11,7 @@ mod fixture;
 mod oci;
 mod rollback;
 mod unreadable;
+mod until_active;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};

@@ -69,7 +69,7 @@ impl UncreatedPods {
     }
 
     /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost. The event of a
-    /// deletion has the last state of the Pod: without a node, no kubelet has seen it. `is_known` tells whether a job
+    /// deletion has the last state of the Pod: without a node, no kubelet has seen it. `is_known` reports whether a job
     /// still exists, so that nothing is kept for those that are gone.
     pub fn apply_event(&self, event: &Event<Pod>, is_known: impl Fn(Uid) -> bool) {
         let Some(pod) = watch_store::object(event) else {

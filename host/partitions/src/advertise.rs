@@ -47,7 +47,7 @@ pub async fn run(
 ) {
     while !stop.is_cancelled() {
         let views = context.pool.views().await;
-        let others = objects.of_others(&manager, &views);
+        let others = objects.of_others(&manager);
         let failures = round(&context.client, &Known::of(&views, others)).await;
         if !failures.is_empty() {
             tracing::warn!(

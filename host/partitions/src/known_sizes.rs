@@ -2,7 +2,7 @@
 //! may be served later.
 //!
 //! A V-IPU server or an IPU-Machine that restarts reports fewer IPUs for minutes, and a typo takes a controller off the
-//! admin's list until it is mended. A rejection is the end for many owners: Kueue deactivates their Workloads. So a
+//! admin's list until it is fixed. A rejection is the end for many owners: Kueue deactivates their Workloads. So a
 //! request waits as long as such a controller may serve it.
 
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //!
 //! Placement requests such a size from no controller that has refused it, whoever waits for it, until IPUs are released
 //! there, a partition of that size is created, or a pause has passed: the refusal may have had another cause. Then the
-//! first request of the queue is tried alone. So no request is overtaken by a later one because only its own refusal is
-//! known, and requests of a size that does not fit do not try one after the other.
+//! first request of the queue is tried alone. So no later request goes before an earlier one of which alone a refusal
+//! is known, and requests of a size that does not fit do not try one after the other.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -13,10 +13,10 @@ use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use super::active_set::Version;
 use super::bound_policy::{AwaitedPolicy, BoundPolicy};
 use super::existing_reviews::ExistingReviews;
 use super::match_evaluator::MatchEvaluator;
-use super::module_store::Version;
 
 /// Most concurrent calls of shadow policies, which must not delay enforced policies.
 pub const CONCURRENT_COMPARISONS: usize = 2;

@@ -9,6 +9,9 @@ use kube::ResourceExt;
 use super::observed_policy::{ObservedPolicy, partial_spec};
 use super::report::spec_of;
 
+/// A version of a policy: its UID and the generation of its spec.
+pub type Version = (String, i64);
+
 /// The active version of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveVersion {

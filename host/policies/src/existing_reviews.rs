@@ -8,7 +8,7 @@ use ipu_api::ipupolicy::ExistingObjects;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::module_store::Version;
+use super::active_set::Version;
 
 /// Time between two reviews by the same version. Objects come and go without a change of the policy.
 pub const PERIOD: Duration = Duration::from_mins(10);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use self::retry::Retry;
 use super::active_policies::{BoundShadow, HookChain};
-use super::active_set::{ActiveSet, ActiveVersion};
+use super::active_set::{ActiveSet, ActiveVersion, Version};
 use super::bound_policy::BoundPolicy;
 use super::call_stats::CallStats;
 use super::matcher::Matcher;
@@ -26,9 +26,6 @@ use super::source::Signers;
 
 /// Period at which the operator checks that the keys which signed a loaded module still count.
 const SIGNER_PERIOD: Duration = Duration::from_secs(20);
-
-/// A version of a policy: its UID and the generation of its spec.
-pub type Version = (String, i64);
 
 /// The versions of all policies at one replica.
 #[derive(Debug, Default)]

@@ -48,7 +48,7 @@ async fn a_refused_size_is_requested_now_and_then_however_many_wait_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_was_refused_is_not_overtaken() {
+async fn a_later_request_does_not_go_before_one_that_was_refused() {
     let fixture = Fixture::start(&[8]).await;
     let first = fixture.request("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;

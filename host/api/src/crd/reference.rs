@@ -31,7 +31,7 @@ const OF_KUBERNETES: [(&str, &str); 7] = [
 ];
 
 /// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
-const SINCE: [(&str, &str); 45] = [
+const SINCE: [(&str, &str); 46] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::vipu_controller::VIPUControllerStatus;
 use ipu_guest_host::model::ControllerView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
@@ -17,6 +18,16 @@ pub struct Reached {
     pub label_value: String,
     /// Number of its IPUs. `None`: it does not answer.
     pub total: Option<u32>,
+}
+
+impl Reached {
+    fn of_other(status: VIPUControllerStatus) -> Self {
+        Self {
+            label_key: status.label_key,
+            label_value: status.label_value,
+            total: Some(status.ipus.total),
+        }
+    }
 }
 
 /// State of the V-IPU controllers.
@@ -40,16 +51,22 @@ pub enum Change {
 }
 
 impl Known {
-    /// Reads what all controllers of the list have. `others` are those that only other releases list.
-    pub fn of(views: &[ControllerView], others: Option<Vec<Reached>>) -> Self {
+    /// Reads what all controllers of the list have. `others` are those that other releases list, too or alone.
+    pub fn of(views: &[ControllerView], others: Option<Vec<VIPUControllerStatus>>) -> Self {
         let listed = views.iter().map(|view| Reached {
             label_key: view.label_key.clone(),
             label_value: view.label_value.clone(),
             total: view.unreachable.is_none().then_some(view.total_ipus),
         });
+        let is_listed =
+            |status: &VIPUControllerStatus| views.iter().any(|view| view.name == status.address);
+        let alone = |statuses: Vec<VIPUControllerStatus>| {
+            let statuses = statuses.into_iter().filter(|status| !is_listed(status));
+            statuses.map(Reached::of_other).collect()
+        };
         Self {
             listed: listed.collect(),
-            others,
+            others: others.map(alone),
         }
     }
 

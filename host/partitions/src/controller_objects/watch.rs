@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use ipu_api::vipu_controller::VIPUController;
-use ipu_guest_host::model::ControllerView;
+use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_runtime::panics;
 use ipu_runtime::scope::watch::{cluster_wide, readable, refused};
 use ipu_runtime::trimmed::Guarded;
@@ -23,7 +22,6 @@ use vipu_client::cordon::{CordonRequest, CordonRequests};
 use super::ManagingRelease;
 use super::plan::Object;
 use super::status::ObservedSpec;
-use crate::advertise::decide::Reached;
 
 /// Objects that are read at once. The accounting of one may have a few hundred kilobytes.
 const PAGE: u32 = 8;
@@ -95,12 +93,8 @@ impl ControllerObjects {
             .collect()
     }
 
-    /// The controllers that only other releases list. `None`: they are not known.
-    pub(crate) fn of_others(
-        &self,
-        manager: &ManagingRelease,
-        listed: &[ControllerView],
-    ) -> Option<Vec<Reached>> {
+    /// The statuses of the controllers that other releases list. `None`: they are not known.
+    pub(crate) fn of_others(&self, manager: &ManagingRelease) -> Option<Vec<VIPUControllerStatus>> {
         let releases = manager.conflicts.other_releases();
         let is_there = |release: &String| match &releases {
             Some(releases) => releases.contains(release),
@@ -108,15 +102,7 @@ impl ControllerObjects {
         };
         let all = self.all()?.into_values();
         let of_others = all.filter(|object| object.release.as_ref().is_some_and(is_there));
-        let statuses = of_others.filter_map(Object::listed_status);
-        let alone =
-            statuses.filter(|status| !listed.iter().any(|view| view.name == status.address));
-        let reached = alone.map(|status| Reached {
-            label_key: status.label_key,
-            label_value: status.label_value,
-            total: Some(status.ipus.total),
-        });
-        Some(reached.collect())
+        Some(of_others.filter_map(Object::listed_status).collect())
     }
 
     /// A number that changes when an object is created or deleted, or when its request of an admin or its managing

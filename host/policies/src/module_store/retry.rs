@@ -1,4 +1,4 @@
-//! Pure: the time of the next attempt to prepare a failed version.
+//! The time of the next attempt to prepare a failed version.
 
 use std::time::Duration;
 
