@@ -27,8 +27,8 @@ use crate::{exposition, proxy, shutdown};
 pub const NAME: &str = "certificates";
 
 /// Time for which the previous CA remains in the caBundles. Servers read the new certificate within a period and the
-/// timeout of a check, together 35 seconds.
-const HANDOVER: Duration = Duration::from_mins(1);
+/// timeouts of a round, together 55 seconds; rounds may fail.
+const HANDOVER: Duration = Duration::from_mins(5);
 
 /// Options of the process.
 #[derive(Args, Clone, Debug)]

@@ -29,6 +29,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const WORKER_FAILED: &str = "WorkerFailed";
 /// Reason of `PodsReady` when a container beside a running main container waits.
 pub const CONTAINERS_WAITING: &str = "ContainersWaiting";
+/// Reason of `PodsReady` when Pods of an admitted job have not started yet, and nothing is known to prevent it.
+pub const PODS_STARTING: &str = "PodsStarting";
 /// Condition: every worker was created from the current template. It is set only if that is false.
 pub const TEMPLATE_CURRENT: &str = "TemplateCurrent";
 /// Condition of a finished job: its partitions are released. Otherwise the message has the reasons.

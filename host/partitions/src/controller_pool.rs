@@ -314,10 +314,10 @@ impl ControllerPool {
         self.inventories.requests(&controller.name, id, ipus)
     }
 
-    /// Notes the creation of partition `id` on this controller.
-    pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) {
-        self.refusals.lock().created(&controller.name, ipus);
+    /// Notes the creation of partition `id` on this controller. Returns whether it had refused such a size.
+    pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) -> bool {
         self.inventories.took(&controller.name, id, ipus);
+        self.refusals.lock().created(&controller.name, ipus)
     }
 
     /// Notes that this controller is removing partition `id`, which no Pod uses.

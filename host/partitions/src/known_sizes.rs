@@ -11,6 +11,8 @@ use ipu_api::ipupartition::WaitingReason;
 use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::queue::QueueEntry;
+
 /// Time for which the largest size of a controller counts after it was reported.
 const SIZE_AGE: SignedDuration = SignedDuration::from_hours(24);
 
@@ -60,8 +62,10 @@ impl KnownSizes {
 
     /// The most IPUs of each controller that counts at `now`. Others are forgotten.
     pub(crate) fn at(&mut self, now: Timestamp) -> BTreeMap<String, u32> {
-        self.controllers
-            .retain(|_, known| now.duration_since(known.listed).abs() < UNLISTED_AGE);
+        self.controllers.retain(|_, known| {
+            now.duration_since(known.listed).abs() < UNLISTED_AGE
+                && now.duration_since(known.reported).abs() <= SIZE_AGE
+        });
         let sizes = self.controllers.iter();
         sizes
             .map(|(name, known)| (name.clone(), known.most))
@@ -70,21 +74,24 @@ impl KnownSizes {
 }
 
 impl Expectations {
-    /// Returns why a request of so many IPUs, which the controllers of these views can never serve, may be served later.
-    /// Empty: it never can.
+    /// Returns why a request, which the controllers of these views can never serve, may be served later. Empty: it never
+    /// can. `is_reached`: whether its Pods may run on the nodes of a controller.
     pub(crate) fn reasons<'a>(
         &self,
         views: impl Iterator<Item = &'a ControllerView>,
-        ipus: u32,
+        is_reached: impl Fn(&ControllerView) -> bool,
+        me: &QueueEntry,
     ) -> Vec<WaitingReason> {
-        let totals: BTreeMap<&str, u32> = views
-            .map(|view| (view.name.as_str(), view.total_ipus))
-            .collect();
-        let sizes = self.sizes.iter().filter(|(_, most)| **most >= ipus);
+        let views: BTreeMap<&str, &ControllerView> =
+            views.map(|view| (view.name.as_str(), view)).collect();
+        // A gang lacks the capacity of all controllers together.
+        let lacks = |total: u32, most: u32| total < if me.gang > 1 { most } else { me.ipus };
+        let sizes = self.sizes.iter().filter(|(_, most)| **most >= me.ipus);
         let missing = sizes.filter_map(|(name, most)| {
-            let reason = match totals.get(name.as_str()) {
-                Some(total) if total < most => format!(
-                    "it reports {total} IPUs, and has reported {most} within a day; it may have them again"
+            let reason = match views.get(name.as_str()) {
+                Some(view) if is_reached(view) && lacks(view.total_ipus, *most) => format!(
+                    "it reports {} IPUs, and has reported {most} within a day; it may have them again",
+                    view.total_ipus
                 ),
                 Some(_) => return None,
                 None => format!(
@@ -107,10 +114,15 @@ impl Expectations {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue;
     use crate::samples::view;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    fn me(ipus: u32) -> QueueEntry {
+        queue::new_request(ipus, 1, BTreeMap::new(), at(0))
     }
 
     fn reasons(sizes: &mut KnownSizes, second: i64, totals: &[(&str, u32)], ipus: u32) -> String {
@@ -120,7 +132,8 @@ mod tests {
         };
         let views = totals.iter().map(|(name, total)| view(name, *total, 0));
         let views: Vec<_> = views.collect();
-        let reasons = expectations.reasons(views.iter(), ipus).into_iter();
+        let reasons = expectations.reasons(views.iter(), |_| true, &me(ipus));
+        let reasons = reasons.into_iter();
         let reasons = reasons.map(|reason| format!("{}: {}", reason.controller, reason.reason));
         reasons.collect::<Vec<_>>().join("; ")
     }
@@ -137,6 +150,33 @@ mod tests {
         assert_eq!(reasons(&mut sizes, 60, &[("pod1", 32)], 128), "");
         sizes.listed("pod1", Some(32), at(25 * 3_600));
         assert_eq!(reasons(&mut sizes, 25 * 3_600, &[("pod1", 32)], 64), "");
+    }
+
+    #[test]
+    fn a_controller_for_other_nodes_is_not_waited_for() {
+        let expectations = Expectations {
+            sizes: [("pod1".to_owned(), 64)].into(),
+            list_problem: None,
+        };
+        let views = [view("pod1", 0, 0)];
+        let reasons = |is_reached| expectations.reasons(views.iter(), |_| is_reached, &me(64));
+        assert!(!reasons(true).is_empty() && reasons(false).is_empty());
+    }
+
+    #[test]
+    fn a_gang_waits_for_a_controller_that_lacks_ipus_for_some_of_its_partitions() {
+        let expectations = Expectations {
+            sizes: [("pod1".to_owned(), 64)].into(),
+            list_problem: None,
+        };
+        let views = [view("pod1", 32, 0)];
+        for (gang, expected) in [(1, 0), (16, 1)] {
+            let me = queue::new_request(4, gang, BTreeMap::new(), at(0));
+            assert_eq!(
+                expectations.reasons(views.iter(), |_| true, &me).len(),
+                expected
+            );
+        }
     }
 
     #[test]
@@ -158,7 +198,7 @@ mod tests {
             sizes: BTreeMap::new(),
             list_problem: Some("entry 2 is invalid".to_owned()),
         };
-        let reasons = expectations.reasons([].iter(), 512);
+        let reasons = expectations.reasons([].iter(), |_| true, &me(512));
         assert_eq!(reasons[0].reason, "entry 2 is invalid");
     }
 }

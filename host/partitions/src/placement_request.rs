@@ -51,7 +51,7 @@ impl Candidates {
             cordons,
             withheld: HashMap::new(),
             nodes: None,
-            refusals: StandingRefusals::new(),
+            refusals: StandingRefusals::default(),
             expectations: Expectations::default(),
         }
     }
@@ -83,28 +83,26 @@ impl Candidates {
         }
     }
 
-    /// Returns why a request of so many IPUs that can never be served now may be served later. Empty: it never can.
-    pub fn may_fit_later(&self, ipus: u32) -> Vec<WaitingReason> {
+    /// Returns why this request, which can never be served now, may be served later. Empty: it never can.
+    pub fn may_fit_later(&self, me: &QueueEntry) -> Vec<WaitingReason> {
         let all = self.open.iter().chain(&self.cordoned);
-        self.expectations.reasons(all, ipus)
+        let reached = |view: &ControllerView| me.reaches(view);
+        self.expectations.reasons(all, reached, me)
     }
 
     /// Whether a controller that has refused the size of this waiting request may be tried again.
     pub(crate) fn may_retry(&self, entry: &QueueEntry) -> bool {
         let mut suited = self.open.iter().filter(|view| entry.suits(view));
-        suited.any(|view| {
-            let refusal = self.refusals.get(&view.name);
-            refusal.is_some_and(|refusal| refusal.is_due && refusal.ipus <= entry.ipus)
-        })
+        entry.waits_for_capacity()
+            && suited.any(|view| {
+                view.largest_free >= entry.ipus && self.refusals.are_due(&view.name, entry.ipus)
+            })
     }
 
     /// This partition will be requested from this controller, and no other one of a refused size before its result.
     pub(crate) fn tried(&mut self, controller: &str, partition: &IPUPartition) {
-        let spec = &partition.spec;
-        let refusal = self.refusals.get_mut(controller);
-        let refusal = refusal.filter(|refusal| refusal.ipus <= spec.ipus);
-        if let Some(refusal) = refusal.filter(|_| refusals::are_options_usual(&spec.options)) {
-            refusal.is_due = false;
+        if refusals::are_options_usual(&partition.spec.options) {
+            self.refusals.tried(controller, partition.spec.ipus);
         }
     }
 
@@ -180,7 +178,7 @@ pub fn prepare(
     let mut me = queue::own_entry(partition, queue.entries, now);
     me.unsuited = found.unsuited(&me);
     let all = found.open.iter().chain(&found.cordoned);
-    let may_fit_later = found.may_fit_later(partition.spec.ipus);
+    let may_fit_later = found.may_fit_later(&me);
     if let Some(why) = queue::never_fits(&me, all) {
         return Placement::Decided(if may_fit_later.is_empty() {
             Answer::Reject(shortened(&why))
@@ -262,13 +260,16 @@ impl Request {
                 reasons.extend(self.cordon_reasons);
                 Answer::Wait(reasons)
             }
-            Answer::Reject(_)
+            Answer::Reject(why)
                 if self.fits_cordoned
                     || self.fits_unschedulable()
                     || !self.may_fit_later.is_empty() =>
             {
                 let mut reasons = self.unschedulable();
                 reasons.extend(self.cordon_reasons);
+                if !self.may_fit_later.is_empty() {
+                    reasons.push(for_all(&why));
+                }
                 reasons.extend(self.may_fit_later);
                 Answer::Wait(reasons)
             }

@@ -56,7 +56,8 @@ impl Tally {
             refused: self.refused,
             failed: self.failed,
             samples: self.samples,
-            at: Time(now),
+            // The API server keeps whole seconds.
+            at: Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::facts::partition::PartitionState;
 use crate::facts::problems::{launcher_waits, pod_problems, waiting_containers};
 use crate::facts::{Facts, Instance, Owned};
 use crate::job_conditions::{
-    CONTAINERS_WAITING, FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
-    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT, WORKER_FAILED,
+    CONTAINERS_WAITING, FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY,
+    PODS_STARTING, READY, RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT,
+    WORKER_FAILED,
 };
 use crate::outcome::Outcome;
 use crate::phase::Phase;
@@ -269,7 +270,7 @@ fn problem_of_pods(input: &StatusInput<'_>, run: &RunStatus) -> Option<(&'static
     }
     if is_starting_in_queue(input) {
         let message = "Pods of the job have not started yet".to_owned();
-        return Some(("PodsStarting", message));
+        return Some((PODS_STARTING, message));
     }
     let containers: Vec<String> = waiting_containers(facts).collect();
     (!containers.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&containers)))
@@ -285,7 +286,7 @@ fn is_starting_in_queue(input: &StatusInput<'_>) -> bool {
         .flat_map(|instance| &instance.workers);
     input.job.is_admitted
         && input.job.launcher.is_none()
-        && workers.any(|worker| worker.uid.is_some() && !worker.state.started())
+        && workers.any(|worker| !worker.state.started())
 }
 
 /// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.

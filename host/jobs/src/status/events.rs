@@ -6,7 +6,8 @@ use ipu_runtime::events::{Event, normal, warning};
 use super::conditions::WAITING;
 use super::{Applied, Obstacle};
 use crate::job_conditions::{
-    FAILED, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED, WORKER_FAILED,
+    FAILED, PARTITIONS_READY, PODS_READY, PODS_STARTING, RESTARTING, SUCCEEDED, SUSPENDED,
+    WORKER_FAILED,
 };
 use crate::lost_node::LostPod;
 use crate::plan::Plan;
@@ -132,7 +133,8 @@ pub fn status_events(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
 /// Returns the event of a problem of Pods: once for each wait, because the messages of the scheduler and of a quota change
 /// all the time, and once for each failed worker.
 fn pods_problem(old: &IPUJobStatus, new: &IPUJobStatus) -> Option<Event> {
-    let problem = |status| find(status, PODS_READY).filter(|now| now.status == "False");
+    let is_problem = |now: &&JobCondition| now.status == "False" && now.reason != PODS_STARTING;
+    let problem = |status| find(status, PODS_READY).filter(is_problem);
     let (before, now) = (problem(old), problem(new)?);
     let is_failure = now.reason == WORKER_FAILED;
     let is_same = before.is_some_and(|before| {

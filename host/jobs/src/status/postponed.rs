@@ -7,7 +7,7 @@ use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::job_conditions::PODS_READY;
+use crate::job_conditions::{PODS_READY, PODS_STARTING};
 
 /// Maximum delay of such a write. Stored times have whole seconds, so the delay is one to two seconds.
 const MAX_DELAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
@@ -45,5 +45,5 @@ pub fn postponed(
 /// Whether a Pod does not start, or an object of the job cannot be created.
 fn has_problem(status: &IPUJobStatus) -> bool {
     let mut conditions = status.conditions.iter();
-    conditions.any(|condition| condition.type_ == PODS_READY)
+    conditions.any(|condition| condition.type_ == PODS_READY && condition.reason != PODS_STARTING)
 }

@@ -4,6 +4,7 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartitionSpec};
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use parking_lot::MutexGuard;
+use vipu_client::controllers::KEY;
 use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
 use vipu_client::inventory::Report;
 use vipu_client::registry::{Known, Source};
@@ -114,7 +115,8 @@ fn list_problem(known: &Known) -> Option<String> {
         Source::ConfigMapGone => Some("its ConfigMap is missing".to_owned()),
         Source::KeyGone => Some("its ConfigMap has no list any more".to_owned()),
         Source::NotRead | Source::Current => {
-            let problem = known.problems.first()?;
+            let mut problems = known.problems.iter();
+            let problem = problems.find(|problem| problem.key == KEY)?;
             Some(shortened(&problem.to_string()))
         }
     }

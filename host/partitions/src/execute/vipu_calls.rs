@@ -37,7 +37,9 @@ pub(super) async fn create(
             let result = client.create(&request).await;
             if result.is_ok() {
                 // Before the request ends, so that its IPUs are never free.
-                context.pool.took(controller, id, spec.ipus);
+                if context.pool.took(controller, id, spec.ipus) {
+                    context.released.notify_one();
+                }
             }
             result
         }

@@ -7,7 +7,7 @@ use vipu_client::cordon::CordonStates;
 
 use super::*;
 use crate::queue;
-use crate::refusals::StandingRefusal;
+use crate::refusals::Refusals;
 use crate::samples;
 
 const LIMIT: Duration = Duration::from_mins(10);
@@ -121,12 +121,10 @@ fn with_refused_attempt(mut partition: IPUPartition, reason: &str) -> IPUPartiti
 }
 
 fn refusing(is_due: bool) -> Candidates {
-    let refusal = StandingRefusal {
-        ipus: 4,
-        reason: "no block (ResourceExhausted)".to_owned(),
-        is_due,
-    };
-    found(8).refusing([("pod1:8090".to_owned(), refusal)].into())
+    let mut refusals = Refusals::default();
+    let at = |second| Timestamp::from_second(second).unwrap();
+    refusals.refused("pod1:8090", 4, "no block (ResourceExhausted)", at(100));
+    found(8).refusing(refusals.standing(at(if is_due { 110 } else { 100 })))
 }
 
 #[test]

@@ -103,14 +103,13 @@ pub(crate) fn tried(
     let spec = &partition.spec;
     let is_shared = refusals::are_options_usual(&spec.options);
     let own = partition.status.iter().flat_map(|status| &status.attempts);
-    let own = own.filter_map(own_attempt);
-    let own = own.filter(|attempt| !(is_shared && is_lack_of_ipus(attempt)));
-    let shared = if is_shared {
-        refusals::attempts(standing, views, spec.ipus)
-    } else {
-        Vec::new()
-    };
-    own.chain(shared).collect()
+    let (lacking, mut tried): (Vec<_>, Vec<_>) = own
+        .filter_map(own_attempt)
+        .partition(|attempt| is_shared && is_lack_of_ipus(attempt));
+    if is_shared {
+        tried.extend(standing.attempts(views, spec.ipus, &lacking));
+    }
+    tried
 }
 
 fn own_attempt(attempt: &Attempt) -> Option<PlaceAttempt> {

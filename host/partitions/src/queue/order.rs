@@ -215,7 +215,7 @@ impl QueueEntry {
     }
 
     /// Whether its owner's Pods may run on the nodes of this controller.
-    pub(super) fn reaches(&self, view: &ControllerView) -> bool {
+    pub(crate) fn reaches(&self, view: &ControllerView) -> bool {
         reaches(view, &self.requirements.node_selector)
     }
 }

@@ -83,7 +83,9 @@ fn explained(
 ) -> what_if::Answer {
     let mut cordoned = found.cordoned.iter();
     let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
-    let may_fit_later = found.may_fit_later(query.size);
+    let selector = query.node_selector.clone();
+    let me = queue::new_request(query.size, query.gang_size, selector, clock::now());
+    let may_fit_later = found.may_fit_later(&me);
     let is_rejected = never_fits.is_some() || answer.placement.decision == what_if::Outcome::Reject;
     if is_rejected && !may_fit_later.is_empty() {
         answer.placement = answer.placement.waiting(may_fit_later);

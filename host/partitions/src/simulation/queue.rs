@@ -161,7 +161,9 @@ impl World {
         match observation {
             Observation::Created {
                 reply: Reply::Done, ..
-            } => refusals.created(name, ipus),
+            } => {
+                refusals.created(name, ipus);
+            }
             Observation::Created {
                 reply: Reply::Failed(reason),
                 ..

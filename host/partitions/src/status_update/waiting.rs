@@ -16,7 +16,9 @@ const MESSAGE_MAX: usize = 4_096;
 /// capacity, and the refusal would repeat.
 const REFUSAL_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 
-/// No controller can serve it now. This ends the round of attempts. Only recent refusals count in the next one.
+/// No controller can serve it now. This ends the round of attempts. Only recent refusals count in the next one. Reasons
+/// that differ only in figures stay as they are: a figure moves whenever anybody gets or releases IPUs, and thousands of
+/// statuses would be written each time.
 pub(crate) fn waiting(
     status: &IPUPartitionStatus,
     reasons: &[WaitingReason],
@@ -24,6 +26,8 @@ pub(crate) fn waiting(
 ) -> IPUPartitionStatus {
     let mut next = without_strange_partition(status);
     next.phase = PartitionPhase::Pending;
+    let is_known = status.phase == PartitionPhase::Pending && are_alike(&status.waiting, reasons);
+    let reasons = if is_known { &status.waiting } else { reasons };
     next.waiting = reasons.to_vec();
     next.attempts
         .retain(|attempt| attempt.is_held() || is_fresh_refusal(attempt, now));
@@ -38,6 +42,21 @@ pub(crate) fn waiting(
         sanitize(&all, MESSAGE_MAX)
     };
     ready(next, false, "Waiting", message, now)
+}
+
+/// Whether these are the same reasons, apart from their figures.
+fn are_alike(before: &[WaitingReason], now: &[WaitingReason]) -> bool {
+    let is_alike = |(before, now): (&WaitingReason, &WaitingReason)| {
+        before.controller == now.controller
+            && without_figures(&before.reason).eq(without_figures(&now.reason))
+    };
+    before.len() == now.len() && before.iter().zip(now).all(is_alike)
+}
+
+/// The words of a text, without those that are numbers. A number that is a part of a name stays.
+fn without_figures(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split([' ', '(', ')', ',', ';']);
+    words.filter(|word| word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// No controller can ever create it.
@@ -99,6 +118,48 @@ mod tests {
             assert_eq!((next.partition_id, next.controller), (None, None));
             assert_eq!(next.attempts.len(), 1);
         }
+    }
+
+    #[test]
+    fn reasons_that_differ_only_in_figures_stay_as_they_are() {
+        let reason = |text: &str| WaitingReason {
+            controller: "pod1".to_owned(),
+            reason: text.to_owned(),
+        };
+        let known = "15 of its 16 IPUs are used, and it is reserved for default/job-1 (8 IPUs)";
+        let status = IPUPartitionStatus {
+            phase: PartitionPhase::Pending,
+            waiting: vec![reason(known)],
+            ..IPUPartitionStatus::default()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        for (text, is_new) in [
+            (
+                "3 of its 16 IPUs are used, and it is reserved for default/job-1 (4 IPUs)",
+                false,
+            ),
+            (
+                "15 of its 16 IPUs are used, and it is reserved for default/job-2 (8 IPUs)",
+                true,
+            ),
+            ("it does not answer", true),
+        ] {
+            let next = waiting(&status, &[reason(text)], now);
+            let expected = if is_new { text } else { known };
+            assert_eq!(next.waiting, [reason(expected)]);
+            assert!(next.message.unwrap_or_default().ends_with(expected));
+        }
+        let next = waiting(&status, &[], now);
+        assert!(next.waiting.is_empty());
+        let created = IPUPartitionStatus {
+            phase: PartitionPhase::Creating,
+            ..status
+        };
+        let text = known.replace("15", "2");
+        assert_eq!(
+            waiting(&created, &[reason(&text)], now).waiting,
+            [reason(&text)]
+        );
     }
 
     #[test]

@@ -90,10 +90,10 @@ fn before(
     match active.map(|revision| spec_of(revision).is_ok()) {
         Some(true) => "the previous version stays active",
         Some(false) => "the previous version cannot be read either, so spec.onError decides",
-        None if observed.unreadable.is_some() => "no version is active, so spec.onError decides",
         None if observed.policy.spec.makes_wait() => {
             "no version is active, so matching requests wait (spec.untilActive)"
         }
+        None if observed.unreadable.is_some() => "no version is active, so spec.onError decides",
         None => "no version is active",
     }
 }

@@ -9,6 +9,7 @@ use ipu_runtime::scope::Scope;
 use kube::api::ListParams;
 use kube::core::{Request, request};
 use kube::{Client, Error};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Memory limit of the parsed response. Jobs have some 30 KiB.
@@ -35,9 +36,9 @@ pub(super) enum ListError {
     /// The API server gives no usable answer.
     #[error("failed to list the objects")]
     Read(#[from] Error),
-    /// The metadata of an object needs too much memory.
+    /// The API server sends metadata that are none.
     #[error("failed to parse the metadata of an object")]
-    Parse(#[from] BoundedJsonError),
+    Parse(#[from] serde_json::Error),
 }
 
 /// The objects of a resource in the namespaces of a release.
@@ -82,7 +83,7 @@ impl ObjectList {
                 Err(error) => {
                     drop(text);
                     let metadata = read(client, request.list_metadata(&self.params())).await?;
-                    (parsed(&metadata)?, Some(format!("the object {error}")))
+                    (names(&metadata)?, Some(format!("the object {error}")))
                 }
             };
             if let Some(listed) = self.advance(page, too_large) {
@@ -136,6 +137,37 @@ async fn read(
     client.request_text(request).await
 }
 
+/// The first object of a page of metadata, with its name alone: its other metadata may be as large as the object.
+fn names(text: &str) -> Result<Value, serde_json::Error> {
+    let page: NamePage = serde_json::from_str(text)?;
+    serde_json::to_value(page)
+}
+
+#[derive(Deserialize, Serialize)]
+struct NamePage {
+    metadata: PageMetadata,
+    items: Vec<NamedObject>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    token: String,
+}
+
+#[derive(Deserialize, Serialize)]
+struct NamedObject {
+    metadata: ObjectNames,
+}
+
+#[derive(Deserialize, Serialize)]
+struct ObjectNames {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+}
+
 fn parsed(text: &str) -> Result<Value, BoundedJsonError> {
     bounded_json::parse(text.as_bytes(), Budget::of_memory(TREE))
 }
@@ -165,7 +197,12 @@ mod tests {
                     let status = json!({"kind": "Status", "status": "Failure", "code": 410, "metadata": metadata});
                     (410, status)
                 }
-                Some("2") if is_metadata(&request) => (200, page(&json!({"large": true}), "3")),
+                Some("2") if is_metadata(&request) => {
+                    let owners = vec![json!({"name": "owner"}); 50_000];
+                    let metadata =
+                        json!({"name": "large", "namespace": "a", "ownerReferences": owners});
+                    (200, page(&json!({"metadata": metadata}), "3"))
+                }
                 Some("2") => (200, page(&json!(vec![0; 400_000]), "3")),
                 Some(_) => (200, page(&json!({"last": true}), "")),
             };
@@ -202,7 +239,8 @@ mod tests {
             });
         }
         let path = |name| json!({"path": IPUJOB.list_path(Some(name))});
-        let (large, last) = (json!({"large": true}), json!({"last": true}));
+        let large = json!({"metadata": {"name": "large", "namespace": "a"}});
+        let last = json!({"last": true});
         let of = |name| [path(name), large.clone(), last.clone()];
         assert_eq!(objects, [of("b"), of("a")].concat());
     }
