@@ -12,6 +12,7 @@ use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use super::cache::Cache;
+use super::facts::pod::has_started_containers;
 use super::job_object::{JobObject, JobRef, JobRefs};
 use super::raw::RawJob;
 
@@ -78,7 +79,7 @@ impl UncreatedPods {
         let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) else {
             return;
         };
-        if matches!(event, Event::Delete(_)) && !is_bound(pod) && is_known(job.uid) {
+        if matches!(event, Event::Delete(_)) && has_not_run(pod) && is_known(job.uid) {
             self.insert(job.uid, name);
         } else {
             self.remove(job.uid, name);
@@ -96,10 +97,10 @@ impl UncreatedPods {
     }
 }
 
-fn is_bound(pod: &Pod) -> bool {
-    pod.spec
-        .as_ref()
-        .is_some_and(|spec| spec.node_name.is_some())
+/// Whether no kubelet has seen a Pod in this last state.
+fn has_not_run(pod: &Pod) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    node.is_none() && !has_started_containers(pod)
 }
 
 impl<K: JobObject> View<K> {
