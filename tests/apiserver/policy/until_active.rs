@@ -28,8 +28,9 @@ async fn jobs_wait_for_a_new_policy_until_it_is_active() {
     spec["settings"] = json!({"maxIpusPerJob": 4});
     spec["match"] = json!({"objectSelector": {"matchLabels": {"rule": "new"}}});
     fixture.apply("new", spec).await.unwrap();
+    let user = fixture.webhooks.without_retries().await;
     let waits = eventually("a job that the policy selects waits", async || {
-        let dry = fixture.webhooks.create_dry(&selected(8)).await;
+        let dry = user.create_dry(&selected(8)).await;
         Seen::when(dry.err(), Option::is_some)
     });
     let status = waits.await.unwrap();
@@ -57,7 +58,7 @@ async fn jobs_wait_for_a_new_policy_until_it_is_active() {
     fixture.once_in("new", PolicyPhase::Active).await;
     for (ipus, words) in [(8, Some("8")), (4, None)] {
         eventually("the policy decides", async || {
-            let dry = fixture.webhooks.create_dry(&selected(ipus)).await;
+            let dry = user.create_dry(&selected(ipus)).await;
             Seen::when(dry, |dry| match (dry, words) {
                 (Err(status), Some(words)) => status.code == 422 && status.message.contains(words),
                 (dry, words) => dry.is_ok() && words.is_none(),

@@ -66,6 +66,14 @@ impl View {
         }
     }
 
+    /// Returns the same user, whose client does not repeat what a server asks it to repeat.
+    pub(crate) async fn without_retries(&self) -> Self {
+        let mut config = kubeconfig::config(&self.kubeconfig).await.unwrap();
+        config.default_retry = false;
+        let client = Client::try_from(config).unwrap();
+        Self::new(self.kubeconfig.clone(), client)
+    }
+
     /// Returns another user with all rights, in the namespace `default`.
     pub(crate) async fn as_user(&self, name: &str) -> Self {
         let mut config = kubeconfig::config(&self.kubeconfig).await.unwrap();
