@@ -262,7 +262,7 @@ impl ControllerPool {
             .withholding(withheld)
             .on_nodes(self.nodes.snapshot())
             .refusing(self.standing_refusals())
-            .expecting(self.expectations())
+            .expecting(self.known_sizes(), self.list_problem())
     }
 
     /// The reports of the controllers of the list, in its order, with version and partitions.

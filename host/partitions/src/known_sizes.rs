@@ -35,13 +35,21 @@ struct KnownSize {
     listed: Timestamp,
 }
 
-/// Reasons why a rejection may be wrong in a moment.
+/// What controllers may have again. It is derived once for all requests: usually there is nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expectations {
-    /// The most IPUs of each controller that is in the list or has just left it, by name.
-    pub sizes: BTreeMap<String, u32>,
+    /// Controllers that have reported more IPUs lately, or have just left the list, by name.
+    controllers: BTreeMap<String, Missing>,
     /// Why the list may lack a controller.
-    pub list_problem: Option<String>,
+    list_problem: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Missing {
+    /// The most IPUs that it has reported.
+    most: u32,
+    /// IPUs that it reports now. `None`: it is not in the list.
+    total: Option<u32>,
 }
 
 impl KnownSizes {
@@ -74,24 +82,41 @@ impl KnownSizes {
 }
 
 impl Expectations {
-    /// Returns why a request, which the controllers of these views can never serve, may be served later. Empty: it never
-    /// can. `is_reached`: whether its Pods may run on the nodes of a controller.
-    pub(crate) fn reasons<'a>(
-        &self,
+    /// Compares the known sizes with what the controllers of the list have now.
+    pub(crate) fn of<'a>(
+        sizes: BTreeMap<String, u32>,
         views: impl Iterator<Item = &'a ControllerView>,
-        is_reached: impl Fn(&ControllerView) -> bool,
+        list_problem: Option<String>,
+    ) -> Self {
+        let totals: BTreeMap<&str, u32> = views
+            .map(|view| (view.name.as_str(), view.total_ipus))
+            .collect();
+        let missing = sizes.into_iter().filter_map(|(name, most)| {
+            let total = totals.get(name.as_str()).copied();
+            let is_missing = total.is_none_or(|total| total < most);
+            is_missing.then_some((name, Missing { most, total }))
+        });
+        Self {
+            controllers: missing.collect(),
+            list_problem,
+        }
+    }
+
+    /// Returns why a request that can never be served now may be served later. Empty: it never can. `is_reached`: whether
+    /// its Pods may run on the nodes of a listed controller.
+    pub(crate) fn reasons(
+        &self,
+        is_reached: impl Fn(&str) -> bool,
         me: &QueueEntry,
     ) -> Vec<WaitingReason> {
-        let views: BTreeMap<&str, &ControllerView> =
-            views.map(|view| (view.name.as_str(), view)).collect();
         // A gang lacks the capacity of all controllers together.
         let lacks = |total: u32, most: u32| total < if me.gang > 1 { most } else { me.ipus };
-        let sizes = self.sizes.iter().filter(|(_, most)| **most >= me.ipus);
-        let missing = sizes.filter_map(|(name, most)| {
-            let reason = match views.get(name.as_str()) {
-                Some(view) if is_reached(view) && lacks(view.total_ipus, *most) => format!(
-                    "it reports {} IPUs, and has reported {most} within a day; it may have them again",
-                    view.total_ipus
+        let large = self.controllers.iter();
+        let large = large.filter(|(_, missing)| missing.most >= me.ipus);
+        let missing = large.filter_map(|(name, Missing { most, total })| {
+            let reason = match total {
+                Some(total) if is_reached(name) && lacks(*total, *most) => format!(
+                    "it reports {total} IPUs, and has reported {most} within a day; it may have them again"
                 ),
                 Some(_) => return None,
                 None => format!(
@@ -126,16 +151,18 @@ mod tests {
     }
 
     fn reasons(sizes: &mut KnownSizes, second: i64, totals: &[(&str, u32)], ipus: u32) -> String {
-        let expectations = Expectations {
-            sizes: sizes.at(at(second)),
-            list_problem: None,
-        };
         let views = totals.iter().map(|(name, total)| view(name, *total, 0));
         let views: Vec<_> = views.collect();
-        let reasons = expectations.reasons(views.iter(), |_| true, &me(ipus));
-        let reasons = reasons.into_iter();
+        let expectations = Expectations::of(sizes.at(at(second)), views.iter(), None);
+        let reasons = expectations.reasons(|_| true, &me(ipus)).into_iter();
         let reasons = reasons.map(|reason| format!("{}: {}", reason.controller, reason.reason));
         reasons.collect::<Vec<_>>().join("; ")
+    }
+
+    /// What is expected of a controller that has had 64 IPUs, and has so many now.
+    fn of_64(total: u32) -> Expectations {
+        let sizes = [("pod1".to_owned(), 64)].into();
+        Expectations::of(sizes, [view("pod1", total, 0)].iter(), None)
     }
 
     #[test]
@@ -154,28 +181,15 @@ mod tests {
 
     #[test]
     fn a_controller_for_other_nodes_is_not_waited_for() {
-        let expectations = Expectations {
-            sizes: [("pod1".to_owned(), 64)].into(),
-            list_problem: None,
-        };
-        let views = [view("pod1", 0, 0)];
-        let reasons = |is_reached| expectations.reasons(views.iter(), |_| is_reached, &me(64));
+        let reasons = |is_reached| of_64(0).reasons(|_| is_reached, &me(64));
         assert!(!reasons(true).is_empty() && reasons(false).is_empty());
     }
 
     #[test]
     fn a_gang_waits_for_a_controller_that_lacks_ipus_for_some_of_its_partitions() {
-        let expectations = Expectations {
-            sizes: [("pod1".to_owned(), 64)].into(),
-            list_problem: None,
-        };
-        let views = [view("pod1", 32, 0)];
         for (gang, expected) in [(1, 0), (16, 1)] {
             let me = queue::new_request(4, gang, BTreeMap::new(), at(0));
-            assert_eq!(
-                expectations.reasons(views.iter(), |_| true, &me).len(),
-                expected
-            );
+            assert_eq!(of_64(32).reasons(|_| true, &me).len(), expected);
         }
     }
 
@@ -194,11 +208,9 @@ mod tests {
 
     #[test]
     fn an_invalid_entry_may_be_a_controller_of_any_size() {
-        let expectations = Expectations {
-            sizes: BTreeMap::new(),
-            list_problem: Some("entry 2 is invalid".to_owned()),
-        };
-        let reasons = expectations.reasons([].iter(), |_| true, &me(512));
+        let problem = Some("entry 2 is invalid".to_owned());
+        let expectations = Expectations::of(BTreeMap::new(), [].iter(), problem);
+        let reasons = expectations.reasons(|_| true, &me(512));
         assert_eq!(reasons[0].reason, "entry 2 is invalid");
     }
 }

@@ -4,7 +4,7 @@
 
 pub mod request;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,9 +74,15 @@ impl Candidates {
         Self { refusals, ..self }
     }
 
-    /// The same, with what the controllers may have again.
+    /// The same, with the most IPUs that controllers have reported lately, and why the list may lack one.
     #[must_use]
-    pub(crate) fn expecting(self, expectations: Expectations) -> Self {
+    pub(crate) fn expecting(
+        self,
+        sizes: BTreeMap<String, u32>,
+        list_problem: Option<String>,
+    ) -> Self {
+        let all = self.open.iter().chain(&self.cordoned);
+        let expectations = Expectations::of(sizes, all, list_problem);
         Self {
             expectations,
             ..self
@@ -85,9 +91,11 @@ impl Candidates {
 
     /// Returns why this request, which can never be served now, may be served later. Empty: it never can.
     pub fn may_fit_later(&self, me: &QueueEntry) -> Vec<WaitingReason> {
-        let all = self.open.iter().chain(&self.cordoned);
-        let reached = |view: &ControllerView| me.reaches(view);
-        self.expectations.reasons(all, reached, me)
+        let is_reached = |name: &str| {
+            let mut all = self.open.iter().chain(&self.cordoned);
+            all.any(|view| view.name == name && me.reaches(view))
+        };
+        self.expectations.reasons(is_reached, me)
     }
 
     /// Whether a controller that has refused the size of this waiting request may be tried again.

@@ -1,6 +1,6 @@
 //! Pure: the sizes that V-IPU controllers have refused for lack of IPUs, although enough of them are free.
 //!
-//! Placement requests such a size from no controller that has refused it, whoever waits for it, until IPUs are released
+//! Placement requests such a size from no controller that has refused it, for any waiting request, until IPUs are released
 //! there, a partition of that size is created, or a pause has passed: the refusal may have had another cause. Then the
 //! first request of the queue is tried alone. So no later request goes before an earlier one of which alone a refusal
 //! is known, and requests of a size that does not fit do not try one after the other.

@@ -1,5 +1,7 @@
 //! What the pool remembers of its controllers for later decisions: failures, refused sizes, and numbers of IPUs.
 
+use std::collections::BTreeMap;
+
 use ipu_api::ipupartition::{ControllerRef, IPUPartitionSpec};
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
@@ -11,7 +13,6 @@ use vipu_client::registry::{Known, Source};
 use vipu_client::{Lookup, VipuClient};
 
 use super::ControllerPool;
-use crate::known_sizes::Expectations;
 use crate::placement_request::request::shortened;
 use crate::refusals::{self, Refused, StandingRefusals};
 
@@ -70,18 +71,20 @@ impl ControllerPool {
         self.refusals.lock().standing(Timestamp::now())
     }
 
-    /// What the controllers may have again.
-    pub(super) fn expectations(&self) -> Expectations {
+    /// The most IPUs that each controller has reported lately, without those that the admin lists as gone or renamed.
+    pub(super) fn known_sizes(&self) -> BTreeMap<String, u32> {
         let known = self.registry.known();
         let mut sizes = self.sizes.lock().at(Timestamp::now());
         let departed = &known.departed;
         sizes.retain(|name, _| {
             !departed.gone.contains(name) && !departed.renamed.contains_key(name)
         });
-        Expectations {
-            sizes,
-            list_problem: list_problem(&known),
-        }
+        sizes
+    }
+
+    /// Returns why the list may lack a controller that the admin has.
+    pub(super) fn list_problem(&self) -> Option<String> {
+        list_problem(&self.registry.known())
     }
 
     pub(super) fn failure_log(&self) -> MutexGuard<'_, FailureLog> {
@@ -109,7 +112,6 @@ impl ControllerPool {
     }
 }
 
-/// Returns why the list may lack a controller that the admin has.
 fn list_problem(known: &Known) -> Option<String> {
     match known.source {
         Source::ConfigMapGone => Some("its ConfigMap is missing".to_owned()),
