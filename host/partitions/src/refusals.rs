@@ -39,6 +39,8 @@ struct RefusedSizes {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Refusal {
+    /// UID of the partition that was refused last.
+    partition: String,
     /// The reason of the controller, the last time.
     reason: String,
     /// Time of the last refusal, or of an attempt since then.
@@ -49,9 +51,19 @@ struct Refusal {
     is_tried: bool,
 }
 
-/// Whether each refused size of each controller may be tried again at one time.
+/// The refused sizes of each controller at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StandingRefusals(BTreeMap<String, BTreeMap<u32, bool>>);
+pub(crate) struct StandingRefusals(BTreeMap<String, BTreeMap<u32, StandingRefusal>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct StandingRefusal {
+    /// Whether the size may be tried again.
+    is_due: bool,
+    /// UID of the partition that was refused last.
+    partition: String,
+    /// The reason of the controller, for that partition alone.
+    reason: String,
+}
 
 /// A controller that has refused a size although enough of its IPUs are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +77,15 @@ pub(crate) struct Refused {
 }
 
 impl Refusals {
-    /// Notes that this controller has refused a partition of so many IPUs for this reason.
-    pub(crate) fn refused(&mut self, controller: &str, ipus: u32, reason: &str, now: Timestamp) {
+    /// Notes that this controller has refused the partition with this UID, of so many IPUs, for this reason.
+    pub(crate) fn refused(
+        &mut self,
+        controller: &str,
+        partition: &str,
+        ipus: u32,
+        reason: &str,
+        now: Timestamp,
+    ) {
         let known = self.controllers.entry(controller.to_owned()).or_default();
         known.listed = None;
         let pause = match known.sizes.get(&ipus) {
@@ -76,6 +95,7 @@ impl Refusals {
             Some(before) => (before.pause * 2).min(LONGEST_PAUSE),
         };
         let refusal = Refusal {
+            partition: partition.to_owned(),
             reason: reason.to_owned(),
             at: now,
             pause,
@@ -126,7 +146,7 @@ impl Refusals {
         let standing = self.controllers.iter().map(|(controller, known)| {
             let sizes = known.sizes.iter();
             let sizes = sizes.filter(|(_, refusal)| refusal.age(now) < LIFETIME);
-            let sizes = sizes.map(|(size, refusal)| (*size, refusal.age(now) >= refusal.pause));
+            let sizes = sizes.map(|(size, refusal)| (*size, refusal.standing(now)));
             (controller.clone(), sizes.collect())
         });
         StandingRefusals(standing.collect())
@@ -164,51 +184,68 @@ impl Refusal {
     fn age(&self, now: Timestamp) -> SignedDuration {
         now.duration_since(self.at).abs()
     }
+
+    fn standing(&self, now: Timestamp) -> StandingRefusal {
+        StandingRefusal {
+            is_due: self.age(now) >= self.pause,
+            partition: self.partition.clone(),
+            reason: self.reason.clone(),
+        }
+    }
 }
 
 impl StandingRefusals {
     /// Whether this controller has refused so many IPUs or fewer, and may be tried again with that.
     pub(crate) fn are_due(&self, controller: &str, ipus: u32) -> bool {
         let mut sizes = self.of(controller, ipus).peekable();
-        sizes.peek().is_some() && sizes.all(|(_, is_due)| *is_due)
+        sizes.peek().is_some() && sizes.all(|refusal| refusal.is_due)
     }
 
     /// A request of so many IPUs will be sent to this controller.
     pub(crate) fn tried(&mut self, controller: &str, ipus: u32) {
         let sizes = self.0.get_mut(controller);
         let largest = sizes.and_then(|sizes| sizes.range_mut(..=ipus).next_back());
-        if let Some((_, is_due)) = largest {
-            *is_due = false;
+        if let Some((_, refusal)) = largest {
+            refusal.is_due = false;
         }
     }
 
-    /// The refusals as attempts of a request of so many IPUs, for its guest: those of controllers on which it seems to
-    /// fit. `own` are its own refused attempts.
+    /// The refusals as attempts of the request of the partition with this UID, of so many IPUs, for its guest: those of
+    /// controllers on which it seems to fit. `own` are its own refused attempts. Its last refusal may be known here
+    /// before its status has it.
     pub(crate) fn attempts(
         &self,
         views: &[ControllerView],
+        partition: &str,
         ipus: u32,
         own: &[PlaceAttempt],
     ) -> Vec<PlaceAttempt> {
         let fitting = views.iter().filter(|view| view.largest_free >= ipus);
         let refusing = fitting.filter(|view| {
             let mut sizes = self.of(&view.name, ipus);
-            sizes.any(|(_, is_due)| !is_due)
+            sizes.any(|refusal| !refusal.is_due)
         });
         let attempts = refusing.map(|view| {
             let known = own.iter().find(|attempt| attempt.controller == view.name);
             known.cloned().unwrap_or_else(|| PlaceAttempt {
                 controller: view.name.clone(),
                 outcome: PlaceOutcome::Refused,
-                reason: FOR_OTHERS.to_owned(),
+                reason: self.reason(&view.name, partition, ipus).to_owned(),
             })
         });
         attempts.collect()
     }
 
-    fn of(&self, controller: &str, ipus: u32) -> impl Iterator<Item = (&u32, &bool)> {
+    /// The reason of the controller if it was given to this partition.
+    fn reason(&self, controller: &str, partition: &str, ipus: u32) -> &str {
+        let mut known = self.of(controller, ipus);
+        let own = known.find(|refusal| refusal.partition == partition);
+        own.map_or(FOR_OTHERS, |refusal| &refusal.reason)
+    }
+
+    fn of(&self, controller: &str, ipus: u32) -> impl Iterator<Item = &StandingRefusal> {
         let sizes = self.0.get(controller).into_iter();
-        sizes.flat_map(move |sizes| sizes.range(..=ipus))
+        sizes.flat_map(move |sizes| sizes.range(..=ipus).map(|(_, refusal)| refusal))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ipu_api::ipupartition::{ControllerRef, IPUPartitionSpec};
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionSpec};
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use parking_lot::MutexGuard;
@@ -97,10 +97,17 @@ impl ControllerPool {
         self.refusals.lock().limit(views, Timestamp::now())
     }
 
-    /// Notes that this controller has refused to create a partition of so many IPUs for this reason.
-    pub(crate) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
+    /// Notes that this controller has refused to create this partition for this reason.
+    pub(crate) fn refused(
+        &self,
+        controller: &ControllerRef,
+        partition: &IPUPartition,
+        reason: &str,
+    ) {
+        let uid = partition.metadata.uid.as_deref().unwrap_or_default();
+        let (ipus, now) = (partition.spec.ipus, Timestamp::now());
         let mut refusals = self.refusals.lock();
-        refusals.refused(&controller.name, ipus, reason, Timestamp::now());
+        refusals.refused(&controller.name, uid, ipus, reason, now);
     }
 
     /// Notes that this partition will be requested from this controller.

@@ -58,8 +58,7 @@ pub(super) async fn create(
         "create failed"
     );
     if error.is_exhausted() && refusals::are_options_usual(&spec.options) {
-        let controller = &attempt.controller;
-        context.pool.refused(controller, spec.ipus, &reason);
+        context.pool.refused(controller, partition, &reason);
     }
     match error {
         VipuError::Address(_)

@@ -123,7 +123,7 @@ fn with_refused_attempt(mut partition: IPUPartition, reason: &str) -> IPUPartiti
 fn refusing(is_due: bool) -> Candidates {
     let mut refusals = Refusals::default();
     let at = |second| Timestamp::from_second(second).unwrap();
-    refusals.refused("pod1:8090", 4, "no block (ResourceExhausted)", at(100));
+    refusals.refused("pod1:8090", "a", 4, "no block (ResourceExhausted)", at(100));
     found(8).refusing(refusals.standing(at(if is_due { 110 } else { 100 })))
 }
 

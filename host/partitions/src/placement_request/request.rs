@@ -107,7 +107,8 @@ pub(crate) fn tried(
         .filter_map(own_attempt)
         .partition(|attempt| is_shared && is_lack_of_ipus(attempt));
     if is_shared {
-        tried.extend(standing.attempts(views, spec.ipus, &lacking));
+        let uid = partition.metadata.uid.as_deref().unwrap_or_default();
+        tried.extend(standing.attempts(views, uid, spec.ipus, &lacking));
     }
     tried
 }

@@ -20,7 +20,7 @@ fn largest(refusals: &mut Refusals, used: u32, now: Timestamp) -> u32 {
 #[test]
 fn the_reason_of_a_refusal_is_that_of_the_sizes_that_are_free() {
     let mut refusals = Refusals::default();
-    refusals.refused("pod1", 4, "no such block", at(100));
+    refusals.refused("pod1", "a", 4, "no such block", at(100));
     let refused = refusals.limit(&mut [view(8)], at(101));
     let reasons_for = |ipus: u32| {
         let reasons = ["pod1", "pod2"].map(|controller| WaitingReason {
@@ -65,13 +65,13 @@ fn a_refusal_with_unusual_options_says_nothing_of_other_requests() {
 fn a_refused_size_does_not_fit_until_something_has_changed() {
     let refused = || {
         let mut refusals = Refusals::default();
-        refusals.refused("pod1", 8, "it refused", at(100));
-        refusals.refused("pod2", 2, "it refused", at(100));
+        refusals.refused("pod1", "a", 8, "it refused", at(100));
+        refusals.refused("pod2", "a", 2, "it refused", at(100));
         assert_eq!(largest(&mut refusals, 8, at(100)), 4);
         refusals
     };
     let mut repeated = refused();
-    repeated.refused("pod1", 4, "it refused", at(600));
+    repeated.refused("pod1", "a", 4, "it refused", at(600));
     assert_eq!(largest(&mut repeated, 8, at(1_000)), 2);
     assert_eq!(largest(&mut repeated, 8, at(1_200)), 8, "it is old");
     let mut listed = refused();
@@ -92,7 +92,7 @@ fn a_refused_size_does_not_fit_until_something_has_changed() {
 /// Whether a request of so many IPUs may be sent at this second.
 fn may_try(refusals: &Refusals, ipus: u32, second: i64) -> bool {
     let standing = refusals.standing(at(second));
-    standing.attempts(&[view(0)], ipus, &[]).is_empty()
+    standing.attempts(&[view(0)], "b", ipus, &[]).is_empty()
 }
 
 fn is_due(refusals: &Refusals, second: i64) -> bool {
@@ -104,7 +104,7 @@ fn one_request_is_tried_again_after_pauses_that_grow_to_a_minute() {
     let mut refusals = Refusals::default();
     let mut now = 100;
     for pause in [10, 20, 40, 60, 60] {
-        refusals.refused("pod1", 8, "it refused", at(now));
+        refusals.refused("pod1", "a", 8, "it refused", at(now));
         assert!(!is_due(&refusals, now + pause - 1), "{pause} s");
         assert!(is_due(&refusals, now + pause), "{pause} s");
         now += pause;
@@ -116,24 +116,24 @@ fn one_request_is_tried_again_after_pauses_that_grow_to_a_minute() {
     }
     // What was listed before the last refusal says nothing of releases since.
     refusals.listed("pod1", 16);
-    refusals.refused("pod1", 8, "it refused", at(now));
+    refusals.refused("pod1", "a", 8, "it refused", at(now));
     refusals.listed("pod1", 12);
     assert!(!is_due(&refusals, now));
     refusals.listed("pod1", 11);
     assert!(is_due(&refusals, now), "IPUs were released");
-    refusals.refused("pod1", 8, "it refused", at(now));
+    refusals.refused("pod1", "a", 8, "it refused", at(now));
     assert!(is_due(&refusals, now + 10), "the pauses begin again");
 }
 
 #[test]
 fn a_larger_request_takes_no_attempt_from_a_smaller_one() {
     let mut refusals = Refusals::default();
-    refusals.refused("pod1", 4, "no block", at(100));
+    refusals.refused("pod1", "a", 4, "no block", at(100));
     let mut now = 110;
     for _ in 0..5 {
         assert!(may_try(&refusals, 8, now), "{now}");
         refusals.tried("pod1", 8, at(now));
-        refusals.refused("pod1", 8, "no block", at(now));
+        refusals.refused("pod1", "a", 8, "no block", at(now));
         now += 70;
         assert!(may_try(&refusals, 4, now), "{now}");
     }
@@ -146,7 +146,7 @@ fn a_larger_request_takes_no_attempt_from_a_smaller_one() {
 fn requests_that_were_under_way_together_double_no_pause() {
     let mut refusals = Refusals::default();
     for _ in 0..9 {
-        refusals.refused("pod1", 8, "it refused", at(100));
+        refusals.refused("pod1", "a", 8, "it refused", at(100));
     }
     assert!(is_due(&refusals, 110));
 }
@@ -154,20 +154,26 @@ fn requests_that_were_under_way_together_double_no_pause() {
 #[test]
 fn a_standing_refusal_is_an_attempt_of_each_request_that_seems_to_fit() {
     let mut refusals = Refusals::default();
-    refusals.refused("pod1", 4, "no block", at(100));
+    refusals.refused("pod1", "a", 4, "no block", at(100));
     let own = [PlaceAttempt {
         controller: "pod1".to_owned(),
         outcome: PlaceOutcome::Refused,
         reason: "no block".to_owned(),
     }];
-    let tried = |second: i64, used: u32, ipus: u32, own: &[PlaceAttempt]| {
+    let tried_by = |partition: &str, second: i64, used: u32, ipus: u32, own: &[PlaceAttempt]| {
         let standing = refusals.standing(at(second));
-        let attempts = standing.attempts(&[view(used)], ipus, own);
+        let attempts = standing.attempts(&[view(used)], partition, ipus, own);
         attempts
             .into_iter()
             .map(|attempt| attempt.reason)
             .collect::<Vec<_>>()
     };
+    assert_eq!(
+        tried_by("a", 101, 8, 4, &[]),
+        ["no block"],
+        "before its status has it"
+    );
+    let tried = |second, used, ipus, own: &[PlaceAttempt]| tried_by("b", second, used, ipus, own);
     assert_eq!(tried(101, 8, 4, &own), ["no block"]);
     assert_eq!(tried(101, 8, 8, &[]), [FOR_OTHERS]);
     assert!(tried(101, 8, 2, &own).is_empty(), "a smaller one");

@@ -157,6 +157,7 @@ impl World {
             return;
         };
         let (name, ipus, now) = (&attempt.controller.name, object.spec.ipus, self.timestamp());
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
         let refusals = &mut self.replicas[who].refusals;
         match observation {
             Observation::Created {
@@ -167,7 +168,7 @@ impl World {
             Observation::Created {
                 reply: Reply::Failed(reason),
                 ..
-            } if is_exhausted_reason(reason) => refusals.refused(name, ipus, reason, now),
+            } if is_exhausted_reason(reason) => refusals.refused(name, uid, ipus, reason, now),
             Observation::Removed { error: None, .. } => refusals.released(name),
             _ => {}
         }
