@@ -19,6 +19,10 @@ use crate::panics;
 use crate::trimmed::{self, Guarded, Trimmed};
 use crate::{wait, watch_store};
 
+/// Time in seconds after which the API server ends a watch, which then continues where it was. A connection whose other end
+/// has vanished without a word is noticed a few seconds later.
+const LONGEST_WATCH: u32 = 60;
+
 /// A watch of all objects of a kind. An interrupted watch restarts with exponential back-off.
 pub fn cluster_wide<K>(
     client: &Client,
@@ -28,7 +32,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     // On the heap: the futures that contain it stay small.
-    let events = watcher(Api::all(client.clone()), config);
+    let events = watcher(Api::all(client.clone()), config.timeout(LONGEST_WATCH));
     events.default_backoff().boxed()
 }
 
@@ -106,7 +110,7 @@ where
             .collect(),
     };
     let watches = apis.into_iter().map(|(namespace, api)| {
-        let events = watcher(api, config.clone()).default_backoff();
+        let events = watcher(api, config.clone().timeout(LONGEST_WATCH)).default_backoff();
         (namespace, events)
     });
     watches.collect()
@@ -203,7 +207,17 @@ fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use futures::stream;
+    use http::{Request, Response};
+    use http_body_util::StreamBody;
+    use hyper::body::{Bytes, Frame};
     use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+    use tower::{BoxError, service_fn};
 
     use super::*;
 
@@ -223,6 +237,43 @@ mod tests {
         }
         for event in [Event::<Pod>::Init, Event::InitDone] {
             assert!(is_served(&some, &event));
+        }
+    }
+
+    /// An API server that lists no Pod, and whose watches send nothing: as one that has lost its power.
+    fn silent(watches: &Arc<AtomicUsize>) -> Client {
+        let watches = Arc::clone(watches);
+        let api_server = service_fn(move |request: Request<Body>| {
+            let is_watch = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
+            let list = r#"{"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []}"#;
+            let frames = if is_watch {
+                watches.fetch_add(1, Ordering::Relaxed);
+                stream::pending().boxed()
+            } else {
+                let frame = Frame::data(Bytes::from(list));
+                stream::iter([Ok::<_, BoxError>(frame)]).boxed()
+            };
+            let body = StreamBody::new(frames);
+            future::ready(Ok::<_, BoxError>(Response::new(body)))
+        });
+        Client::new(api_server, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_says_nothing_begins_again_within_a_minute_and_some_seconds() {
+        let watches = Arc::new(AtomicUsize::new(0));
+        let client = silent(&watches);
+        let all = cluster_wide::<Pod>(&client, watcher::Config::default());
+        let in_one = in_each::<Pod>(&client, &"a".parse().unwrap(), &watcher::Config::default());
+        let in_one = in_one.into_iter().map(|(_, events)| events.boxed());
+        for mut events in in_one.chain([all.boxed()]) {
+            watches.store(0, Ordering::Relaxed);
+            let follow = async { while events.next().await.is_some() {} };
+            let _ = tokio::time::timeout(Duration::from_secs(90), follow).await;
+            assert_eq!(watches.load(Ordering::Relaxed), 2);
         }
     }
 }
