@@ -1,6 +1,6 @@
 //! Rules of the packages and files that neither cargo nor clippy checks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::sources::{guest_packages, host_packages, repository, rust_files, test_packages};
@@ -24,6 +24,32 @@ fn every_file_opens_with_its_purpose_and_has_at_most_400_lines() {
         bad.is_empty(),
         "no purpose, or over {MOST_LINES} lines: {bad:#?}"
     );
+}
+
+/// The compiler reads a file only if another one declares it as a module.
+#[test]
+fn every_file_is_a_module_of_its_package() {
+    let files = rust_files("host").into_iter().chain(rust_files("guests"));
+    let files: BTreeMap<_, _> = files.collect();
+    let is_root = |name: &str| ["lib", "main", "build"].contains(&name);
+    let mut undeclared = Vec::new();
+    for path in files.keys() {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().unwrap_or(path);
+        let parents = [
+            folder.with_extension("rs"),
+            folder.join("lib.rs"),
+            folder.join("main.rs"),
+            folder.join("mod.rs"),
+        ];
+        let mut parents = parents.iter().filter_map(|parent| files.get(parent));
+        let declaration = format!("mod {name};");
+        let is_below_src = path.components().any(|part| part.as_os_str() == "src");
+        if is_below_src && !is_root(&name) && !parents.any(|text| text.contains(&declaration)) {
+            undeclared.push(path);
+        }
+    }
+    assert!(undeclared.is_empty(), "no module: {undeclared:#?}");
 }
 
 /// The lints include the ban of unsafe code. Only the guest host, which loads compiled guests, allows it in a module.

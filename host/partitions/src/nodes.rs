@@ -5,6 +5,7 @@ pub mod node_match;
 mod node_object;
 pub mod unsuited;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ struct State {
     store: Store<Arc<str>, Arc<NodeFacts>>,
     /// Built when it is needed after a change.
     snapshot: Option<Arc<NodeSnapshot>>,
+    /// Numbers of nodes by key and value of a label, counted when they are needed after a change.
+    counts: HashMap<String, HashMap<String, usize>>,
 }
 
 /// The watch that updates [`Nodes`].
@@ -65,13 +68,13 @@ pub fn nodes() -> (Nodes, NodeWatch) {
 impl Nodes {
     /// Whether a node has the label; true while the nodes are unknown.
     pub fn any_has(&self, key: &str, value: &str) -> bool {
-        let state = self.state.lock();
-        !state.store.is_listed() || state.with_label(key, value).next().is_some()
+        let mut state = self.state.lock();
+        !state.store.is_listed() || state.count(key, value) > 0
     }
 
     /// Returns the number of nodes with the label.
     pub fn count(&self, key: &str, value: &str) -> usize {
-        self.state.lock().with_label(key, value).count()
+        self.state.lock().count(key, value)
     }
 
     /// Returns the nodes as they are now. `None`: they are not known.
@@ -102,9 +105,18 @@ impl Nodes {
 }
 
 impl State {
-    fn with_label(&self, key: &str, value: &str) -> impl Iterator<Item = &Arc<NodeFacts>> {
-        let nodes = self.store.objects().values();
-        nodes.filter(move |node| node.labels.get(key).is_some_and(|found| found == value))
+    /// The number of nodes with this label. Hundreds of controllers mostly share a few keys, each of which is counted once.
+    fn count(&mut self, key: &str, value: &str) -> usize {
+        if !self.counts.contains_key(key) {
+            let mut values: HashMap<String, usize> = HashMap::new();
+            for node in self.store.objects().values() {
+                if let Some(found) = node.labels.get(key) {
+                    *values.entry(found.clone()).or_default() += 1;
+                }
+            }
+            self.counts.insert(key.to_owned(), values);
+        }
+        self.counts[key].get(value).copied().unwrap_or(0)
     }
 }
 
@@ -130,6 +142,7 @@ impl NodeWatch {
             .any(|change| objects.get(&change.key) != change.before.as_ref());
         if is_change {
             state.snapshot = None;
+            state.counts.clear();
         }
         // Nothing is known of the nodes before their first list is complete.
         let is_news = is_complete || (is_change && state.store.is_listed());
