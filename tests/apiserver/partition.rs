@@ -20,6 +20,7 @@ mod measured;
 mod momentary;
 mod nodes;
 mod placement;
+mod places;
 mod policy;
 mod queue;
 mod quota;

@@ -162,6 +162,10 @@ pub struct IPUPartitionStatus {
     /// Id of the partition on that controller (`IPUOF_VIPU_API_PARTITION_ID`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_id: Option<String>,
+    /// Place of its first IPU among those of the V-IPU controller (`topology_id`), from 0. The others follow it. Missing: the
+    /// controller has not reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ipu: Option<u32>,
     /// Increases with every attempt, so that no id is used twice.
     #[serde(default)]
     pub generation: i64,

@@ -97,6 +97,9 @@ pub struct VIPUControllerStatus {
     /// IPUs of the controller.
     #[serde(default)]
     pub ipus: ControllerIpus,
+    /// Places of the IPUs in no partition, as ranges such as `4-7,16-63`. Missing: the controller does not report them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_ipus: Option<String>,
     /// The waiting request that the controller's free IPUs are reserved for. Missing: they are not reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
@@ -128,7 +131,7 @@ pub struct ControllerIpus {
     pub used: u32,
     /// Number of IPUs in partitions that the operator has not created.
     pub used_by_others: u32,
-    /// Estimated size of the largest partition that could be created now, in IPUs.
+    /// Size of the largest partition that could be created now, in IPUs. It is an estimate, unless `freeIpus` is set.
     pub largest_free: u32,
     /// Estimated size of the largest partition that a new request would get now, in IPUs. IPUs that are reserved for waiting
     /// requests are not included. It is 0 while the controller is cordoned, does not answer, or no node reaches it.

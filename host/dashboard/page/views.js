@@ -31,8 +31,8 @@ function legend() {
   return make('section', { class: 'legend', 'aria-labelledby': 'legend' },
     make('h3', { id: 'legend' }, 'Legend'),
     make('ul', {}, ON_MAP.map((name) => make('li', {}, state(name), ` ${STATES[name][2]}`))),
-    make('p', {}, 'One letter is one IPU. Blocks are in order, not at their position: partitions by name, then the other IPUs. '
-      + 'A V-IPU controller does not report which IPUs a partition has.'));
+    make('p', {}, 'One letter is one IPU, at its place. Where a V-IPU controller does not report the places, partitions come in '
+      + 'the order of their names, then the other IPUs.'));
 }
 
 function block(one, total) {
@@ -40,7 +40,9 @@ function block(one, total) {
   const scale = Math.max(1, Math.ceil(total / LETTERS_MAX));
   const letters = letter.repeat(Math.max(1, Math.round(one.ipus / scale)));
   const owner = one.partition ? `, ${one.namespace}/${one.owner}` : '';
-  const label = `${plural(one.ipus, 'IPU', 'IPUs')} ${words.split(':')[0]}${owner}`;
+  const last = one.first + one.ipus - 1;
+  const at = one.first === undefined ? '' : one.ipus === 1 ? ` (${last})` : ` (${one.first} to ${last})`;
+  const label = `${plural(one.ipus, 'IPU', 'IPUs')}${at} ${words.split(':')[0]}${owner}`;
   // The style sheet draws the letters: they are a picture, and the label is the text.
   const attributes = { class: `block s-${kind}`, 'data-letters': letters, 'aria-label': label, title: label };
   if (!one.partition) return make('span', { ...attributes, role: 'img' });
@@ -55,6 +57,7 @@ function controller(one) {
     one.summary,
     one.total === undefined ? `${counted} IPUs in partitions` : `${counted} of ${one.total} IPUs in partitions`,
     one.largestFree === undefined ? null : `largest free ${one.largestFree}`,
+    one.total !== undefined && !one.isInPlace ? 'places not reported' : null,
     one.reservedFor ? `reserved for ${one.reservedFor}` : null,
     one.nodes > 0 ? plural(one.nodes, 'node', 'nodes') : null,
     one.version ? `version ${one.version}` : null,

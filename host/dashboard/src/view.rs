@@ -1,19 +1,22 @@
 //! Pure: computes the views of the page from the state of the cluster, as JSON. The order of all rows is stable: it
 //! depends only on names and on the queue.
 
+mod block;
 mod changes;
 mod controllers;
 mod detail;
 mod goodput;
 mod history;
+mod map;
 mod paging;
 mod partitions;
 mod policies;
 mod state;
 mod waiting;
 
+pub use self::block::Block;
 pub use self::changes::{Changes, View};
-pub use self::controllers::{Block, ControllerRow, controllers};
+pub use self::controllers::{ControllerRow, controllers};
 pub use self::detail::{Around, Detail, JobDetail, Line, OwnerDetail, PodDetail, Pods, detail};
 pub use self::goodput::{Goodput, NamespaceRow, goodput};
 pub use self::history::{History, Hour, history};

@@ -49,9 +49,9 @@ impl Pool {
         &self.refs
     }
 
-    /// Returns the controllers as placement sees them. As in the operator, the largest free partition and the free blocks
-    /// are estimates from the number of free IPUs, because a controller does not report which IPUs are free. They are
-    /// `exact` to find out what that knowledge would be worth.
+    /// Returns the controllers as placement sees them. The largest free partition and the free blocks are estimates from
+    /// the number of free IPUs, as of a controller that does not report which IPUs are free. They are `exact` as of one
+    /// that does.
     pub(crate) fn views(&self, exact: bool) -> Vec<ControllerView> {
         let controllers = self.refs.iter().zip(&self.totals).zip(&self.buddies);
         let views = controllers.map(|((controller, &total), buddy)| ControllerView {

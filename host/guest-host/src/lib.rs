@@ -25,6 +25,7 @@ mod contract_version;
 mod decision_check;
 mod engine;
 mod fixed_random;
+mod free_blocks;
 mod guest;
 mod guest_error;
 mod host;

@@ -188,28 +188,6 @@ impl ControllerView {
     pub fn free_ipus(&self) -> u32 {
         self.total_ipus.saturating_sub(self.used_ipus)
     }
-
-    /// Returns the free blocks of IPUs by size, the largest first. If nobody knows them, this is the best case: the
-    /// fewest and largest blocks that the free IPUs can form, none of them larger than the largest free partition.
-    pub fn blocks(&self) -> Vec<SizeCount> {
-        if !self.free_blocks.is_empty() {
-            return self.free_blocks.clone();
-        }
-        let Some(largest) = self.largest_free.checked_ilog2() else {
-            return Vec::new();
-        };
-        let mut blocks = Vec::new();
-        let mut left = self.free_ipus();
-        for exponent in (0..=largest).rev() {
-            let ipus = 1_u32 << exponent;
-            let count = left / ipus;
-            if count > 0 {
-                blocks.push(SizeCount { ipus, count });
-                left -= ipus * count;
-            }
-        }
-        blocks
-    }
 }
 
 /// Default of [`ControllerView::has_nodes`].
@@ -273,38 +251,4 @@ pub struct Placed {
     pub policy: String,
     /// Reason why the built-in serial walk decided instead, for an event and the log.
     pub overruled: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn free_blocks_that_nobody_knows_are_the_fewest_possible() {
-        let view = |total_ipus, used_ipus, largest_free| ControllerView {
-            total_ipus,
-            used_ipus,
-            largest_free,
-            ..ControllerView::default()
-        };
-        let cases = [
-            (view(16, 0, 16), vec![(16, 1)]),
-            (view(24, 0, 16), vec![(16, 1), (8, 1)]),
-            (view(16, 3, 8), vec![(8, 1), (4, 1), (1, 1)]),
-            // Others have reserved a part, or the ledger knows more than the controller.
-            (view(16, 4, 4), vec![(4, 3)]),
-            (view(16, 4, 0), vec![]),
-            (view(16, 16, 0), vec![]),
-        ];
-        for (view, expected) in cases {
-            let blocks = view.blocks().into_iter();
-            let blocks: Vec<_> = blocks.map(|one| (one.ipus, one.count)).collect();
-            assert_eq!(blocks, expected, "{view:?}");
-        }
-        let known = ControllerView {
-            free_blocks: vec![SizeCount { ipus: 4, count: 2 }],
-            ..view(16, 8, 8)
-        };
-        assert_eq!(known.blocks(), known.free_blocks);
-    }
 }

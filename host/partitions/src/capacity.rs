@@ -2,7 +2,7 @@
 //! ledger.
 //!
 //! A controller that has lost its state reports all IPUs as free while Pods still use some. It chooses the IPUs of a
-//! partition itself, and does not report which ones. Therefore it gets no new partition before the attempts of all
+//! partition itself, and may choose these. Therefore it gets no new partition before the attempts of all
 //! IPUPartitions that hold something there are settled, which happens when no Pod uses their partitions.
 
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 mod memory;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use vipu_client::controllers;
 use vipu_client::cordon::{CordonState, CordonStates};
 use vipu_client::failure_stats::{FailureLog, FailureStats};
 use vipu_client::inventory::{Report, Requested};
-use vipu_client::model::ListedPartition;
+use vipu_client::model::{Inventory, ListedPartition};
 use vipu_client::{Inventories, Registry, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
+use super::inventory_view::with_inventory;
 use super::known_sizes::KnownSizes;
 use super::nodes::Nodes;
 use super::observations::{self, Intent, Observation};
@@ -42,6 +43,8 @@ pub struct ControllerState {
     pub version: Option<String>,
     /// The partitions on it, of the operator and of others.
     pub listed: Arc<[ListedPartition]>,
+    /// Its free IPUs, as ranges of their places. `None`: it does not report them.
+    pub free_ipus: Option<String>,
     /// Whether the admin has cordoned or drained it.
     pub cordon_state: Option<CordonState>,
     /// Its failures of a day, as this process has seen them.
@@ -115,9 +118,13 @@ impl ControllerPool {
         known.departed.gone.contains(&controller.name)
     }
 
-    /// The renamed controllers of the admin, by old name, with their entries of the list.
-    pub(super) fn renamed(&self) -> BTreeMap<String, ControllerRef> {
-        self.registry.known().departed.renamed.clone()
+    /// The entry of a controller in the admin's list now, under its new name if the admin has renamed it.
+    pub(super) fn current_entry(&self, controller: &ControllerRef) -> Option<ControllerRef> {
+        let known = self.registry.known();
+        let renamed = known.departed.renamed.get(&controller.name);
+        let mut entries = known.entries.iter();
+        let listed = || entries.find(|entry| entry.name == controller.name);
+        renamed.or_else(listed).cloned()
     }
 
     /// The controllers that have left the list and are still swept.
@@ -204,6 +211,7 @@ impl ControllerPool {
         let inventory = report.inventory.as_ref();
         let listed = inventory.map(|inventory| inventory.partitions.clone());
         let listed = listed.unwrap_or_default();
+        let free_ipus = inventory.ok().and_then(Inventory::free_ipus);
         let failure_stats = self.failure_stats(&report.controller.name);
         let (view, withheld) = self.view(report);
         ControllerState {
@@ -211,6 +219,7 @@ impl ControllerPool {
             withheld,
             version,
             listed,
+            free_ipus,
             cordon_state,
             failure_stats,
         }
@@ -343,17 +352,16 @@ fn view(report: Report, nodes: &Nodes, failure_stats: &FailureStats) -> Controll
         label_value,
         ..
     } = report.controller;
-    ControllerView {
+    let view = ControllerView {
         has_nodes: nodes.any_has(&label_key, &label_value),
         name,
         label_key,
         label_value,
         unreachable,
-        total_ipus: inventory.total,
-        used_ipus: inventory.used,
-        largest_free: inventory.largest_free(),
         failures: failure_stats.failed_partitions,
-        // No controller reports which IPUs are free, and Pods of different owners need different nodes.
+        // Pods of different owners need different nodes.
+        unschedulable: None,
         ..ControllerView::default()
-    }
+    };
+    with_inventory(view, &inventory)
 }

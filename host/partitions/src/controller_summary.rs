@@ -32,8 +32,11 @@ pub(crate) struct Summary {
     pub used_ipus: u32,
     /// IPUs in partitions of others.
     pub used_by_others: u32,
-    /// The largest partition that could be created now, in IPUs: an estimate.
+    /// The largest partition that could be created now, in IPUs: an estimate unless `freeIpus` is known.
     pub largest_free: u32,
+    /// Places of the free IPUs, as ranges such as `4-7,16-63`. Missing: the controller does not report them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_ipus: Option<String>,
     /// Version of its server, if it reports one.
     pub server_version: Option<String>,
     /// Whether the admin has cordoned or drained it.
@@ -101,6 +104,7 @@ pub(crate) fn summary(state: ControllerState, ours: Ours, other_count: usize) ->
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
+        free_ipus: state.free_ipus,
         server_version: state.version,
         cordon_state: state.cordon_state,
         partition_count: ours.partitions,

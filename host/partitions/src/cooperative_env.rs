@@ -88,6 +88,7 @@ pub(super) fn health(state: HealthState) -> PartitionHealth {
         state,
         errors: Vec::new(),
         auto_resets: None,
+        first_ipu: None,
     }
 }
 

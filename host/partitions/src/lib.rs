@@ -36,6 +36,7 @@ mod execute;
 mod finalize;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod inventory_view;
 mod known_sizes;
 mod lifecycle;
 mod lost_replies;

@@ -117,12 +117,14 @@ pub struct PartitionHealth {
     pub errors: Vec<String>,
     /// Automatic resets by the controller.
     pub auto_resets: Option<AutoResets>,
+    /// Place of its first IPU, from the last list of the controller. `None`: not known.
+    pub first_ipu: Option<u32>,
 }
 
 // A time of Kubernetes has no hash; what is equal has the same one without it.
 impl Hash for PartitionHealth {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.state, &self.errors).hash(state);
+        (self.state, &self.errors, self.first_ipu).hash(state);
     }
 }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
-use vipu_client::model::largest_partition;
 
 use ipu_guest_host::model::ControllerView;
 
@@ -58,7 +57,7 @@ pub fn capacity_for(
         let fits = |view: &&mut ControllerView| me.suits(view) && view.largest_free >= me.ipus;
         let view = views.iter_mut().find(|view| view.name == *name);
         if let Some(view) = view.filter(fits) {
-            use_up(view, *ipus);
+            view.use_up(*ipus);
         }
     }
     let earlier_entries = entries.iter();
@@ -199,7 +198,7 @@ pub fn capacity_after_queue<'a>(
 ) -> Vec<ControllerView> {
     for (name, ipus) in asked {
         if let Some(view) = views.iter_mut().find(|view| view.name == name) {
-            use_up(view, ipus);
+            view.use_up(ipus);
         }
     }
     let waiting = entries.iter().filter(|entry| entry.missing_members == 0);
@@ -275,7 +274,7 @@ fn take_on(
 ) -> Option<&str> {
     let fits = |view: &&mut ControllerView| view.largest_free >= ipus && is_suitable(view);
     let view = views.iter_mut().find(fits)?;
-    use_up(view, ipus);
+    view.use_up(ipus);
     Some(&view.name)
 }
 
@@ -321,13 +320,6 @@ fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     !suited().any(|view| view.largest_free >= earlier.ipus)
 }
 
-fn use_up(view: &mut ControllerView, ipus: u32) {
-    view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
-    view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
-    // Which of the blocks are left depends on the controller.
-    view.free_blocks.clear();
-}
-
 /// Returns why the missing partitions of the gang of `me` do not fit now.
 fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<String> {
     if me.missing_members > 0 {
@@ -341,7 +333,7 @@ fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<Str
         return None;
     }
     let suited = views.iter().filter(|view| me.suits(view));
-    let fits = suited.map(|view| view.free_ipus().checked_div(me.ipus).unwrap_or(0));
+    let fits = suited.map(|view| view.places(me.ipus));
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::ipupartition::{ControllerRef, PartitionOwner};
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
@@ -109,8 +109,8 @@ async fn advance(
         let step = if let Some(status) = shown.take() {
             Step::Write(Box::new(status))
         } else {
-            let renamed = context.pool.renamed();
-            steps.next(&partition, &context.settings, &renamed, clock::now())?
+            let current = |controller: &ControllerRef| context.pool.current_entry(controller);
+            steps.next(&partition, &context.settings, current, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         let has_written = steps.has_worked();

@@ -24,6 +24,7 @@ pub(super) fn health(state: &PartitionState) -> PartitionHealth {
             .map(|error| shortened(error))
             .collect(),
         auto_resets: state.auto_resets.clone(),
+        first_ipu: None,
     }
 }
 

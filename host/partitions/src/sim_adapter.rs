@@ -64,7 +64,12 @@ impl Reconcile {
         renamed: &BTreeMap<String, ControllerRef>,
         now: Timestamp,
     ) -> Step {
-        let step = self.steps.next(&self.object, settings, renamed, now);
+        let step = self.steps.next(
+            &self.object,
+            settings,
+            |one| renamed.get(&one.name).cloned(),
+            now,
+        );
         step.expect("broken invariant: every reconcile ends")
     }
 

@@ -2,8 +2,6 @@
 
 mod waiting;
 
-use std::collections::BTreeMap;
-
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
 };
@@ -81,6 +79,7 @@ fn tried(
     next.generation = generation;
     next.phase = PartitionPhase::Creating;
     next.partition_id = None;
+    next.first_ipu = None;
     next.controller = None;
     next.attempts.push(attempt);
     forget_old(&mut next.attempts);
@@ -135,6 +134,7 @@ pub(super) fn with_health(
             let message = format!("partition {id} is active on {on}");
             next.phase = PartitionPhase::Ready;
             next.waiting.clear();
+            next.first_ipu = health.first_ipu.or(status.first_ipu);
             ready(next, true, "Active", message, now)
         }
         HealthState::Busy | HealthState::Failed | HealthState::Removing => {
@@ -194,6 +194,7 @@ pub(super) fn vanished(
     );
     let mut next = status.clone();
     next.partition_id = None;
+    next.first_ipu = None;
     next.controller = None;
     end_round(&mut next);
     failed(&next, "Vanished", message, now)
@@ -245,6 +246,7 @@ pub(super) fn disowned(
 fn replacing(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
     let mut status = without_draining(status);
     status.partition_id = None;
+    status.first_ipu = None;
     status.controller = None;
     status.phase = PartitionPhase::Pending;
     ready(status, false, "Replacing", message, now)
@@ -301,22 +303,25 @@ pub(super) fn with_account(
     (next != *status).then_some(next)
 }
 
-/// Replaces the names and addresses of renamed controllers. `None`: the status names none of them.
-pub(super) fn with_new_names(
+/// Replaces the names and addresses of renamed controllers, and changed labels: new Pods of the owner are scheduled by the
+/// label in the status. `current` returns the entry of a controller in the list. `None`: nothing has changed.
+pub(super) fn with_current_entries(
     status: &IPUPartitionStatus,
-    renamed: &BTreeMap<String, ControllerRef>,
+    current: impl Fn(&ControllerRef) -> Option<ControllerRef>,
 ) -> Option<IPUPartitionStatus> {
-    let attempts = status.attempts.iter().map(|one| &one.controller);
+    let changed = |known: &ControllerRef| current(known).filter(|entry| entry != known);
+    let attempts = status.attempts.iter().map(|attempt| &attempt.controller);
     let mut all = attempts.chain(&status.controller);
-    // Usually none is, and this is checked before each step.
-    if !all.any(|one| renamed.contains_key(&one.name)) {
+    // Usually none has, and this is checked before each step.
+    if !all.any(|known| changed(known).is_some()) {
         return None;
     }
     let mut next = status.clone();
-    let attempts = next.attempts.iter_mut().map(|one| &mut one.controller);
+    let attempts = next.attempts.iter_mut();
+    let attempts = attempts.map(|attempt| &mut attempt.controller);
     for controller in attempts.chain(&mut next.controller) {
-        if let Some(new) = renamed.get(&controller.name) {
-            controller.clone_from(new);
+        if let Some(entry) = changed(controller) {
+            *controller = entry;
         }
     }
     Some(next)

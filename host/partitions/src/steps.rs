@@ -1,7 +1,5 @@
 //! Pure: the steps of one reconcile, and its observations.
 
-use std::collections::BTreeMap;
-
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use jiff::Timestamp;
 
@@ -27,13 +25,13 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The next step for the object as it is now. `renamed` maps old names of controllers to the current entries of
-    /// the list. The new name is recorded first: no controller answers at the old one.
+    /// The next step for the object as it is now. `current` returns the entry of a controller in the list. A
+    /// new name is recorded first: no controller answers at the old one.
     pub(super) fn next(
         &mut self,
         partition: &IPUPartition,
         settings: &Settings,
-        renamed: &BTreeMap<String, ControllerRef>,
+        current: impl Fn(&ControllerRef) -> Option<ControllerRef>,
         now: Timestamp,
     ) -> Result<Step, StepLimit> {
         if self.taken == STEPS_MAX {
@@ -41,7 +39,8 @@ impl Steps {
         }
         self.taken += 1;
         let status = partition.status.as_ref();
-        let updated = status.and_then(|status| status_update::with_new_names(status, renamed));
+        let updated =
+            status.and_then(|status| status_update::with_current_entries(status, current));
         if let Some(updated) = updated {
             return Ok(Step::Write(Box::new(updated)));
         }

@@ -52,10 +52,16 @@ pub(super) fn number() -> impl Strategy<Value = u32> {
 }
 
 fn partition() -> impl Strategy<Value = proto::Partition> {
-    let spec = (0..9_usize, number()).prop_map(|(ipus, num_gcds)| proto::PartitionSpec {
-        ipus: vec![proto::PartitionIpu::default(); ipus],
-        num_gcds,
-        ..Default::default()
+    let spec = (0..9_u32, number(), number()).prop_map(|(ipus, first, num_gcds)| {
+        let places = (0..ipus).map(|index| proto::PartitionIpu {
+            topology_id: first.wrapping_add(index),
+            ..Default::default()
+        });
+        proto::PartitionSpec {
+            ipus: places.collect(),
+            num_gcds,
+            ..Default::default()
+        }
     });
     (id(), prop::option::weighted(0.9, spec), state()).prop_map(|(id, spec, ready_state)| {
         proto::Partition {

@@ -107,6 +107,14 @@ fn check_inventory(inventory: &Inventory, listed: &[ListedPartition]) {
     let largest = inventory.largest_free();
     assert!(largest <= inventory.free());
     assert!(largest == 0 || largest.is_power_of_two());
+    if let Some(blocks) = &inventory.free_blocks {
+        let free: u64 = blocks
+            .iter()
+            .map(|(ipus, count)| u64::from(ipus * count))
+            .sum();
+        assert_eq!(free, u64::from(inventory.total - inventory.listed));
+        assert!(blocks.keys().all(|ipus| ipus.is_power_of_two()));
+    }
     assert!(inventory.partitions.len() <= PARTITIONS_MAX);
     let mut ids = BTreeSet::new();
     for one in inventory.partitions.iter() {

@@ -85,12 +85,15 @@ impl Inventories {
     /// The last readings, as with `all_soon`, without a read.
     pub fn known(&self) -> Vec<Report> {
         let known = self.listed();
-        let reports = known.entries.iter().map(|entry| {
-            let cache = self.cache_of(&entry.name);
-            let answer = cache.state().last_known();
-            report(entry, &cache, answer)
-        });
+        let reports = known.entries.iter().map(|entry| self.known_of(entry));
         reports.collect()
+    }
+
+    /// The last reading of one controller.
+    pub fn known_of(&self, controller: &ControllerRef) -> Report {
+        let cache = self.cache_of(&controller.name);
+        let answer = cache.state().last_known();
+        report(controller, &cache, answer)
     }
 
     /// One controller, read at most `max_age` ago.

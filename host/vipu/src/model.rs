@@ -1,5 +1,6 @@
 //! Pure: the answers of a V-IPU controller in the operator's own types, without types of protobuf.
 
+pub mod blocks;
 mod lists;
 
 use std::collections::HashSet;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
+use blocks::FreeBlocks;
 pub(super) use lists::{listed, total_ipus, truncate};
 
 /// Longest name, id or version of a controller that is kept, in bytes. A real id has about forty.
@@ -60,6 +62,8 @@ pub struct ListedPartition {
     pub ipus: u32,
     /// GCDs it is divided into.
     pub gcds: u32,
+    /// Place of its first IPU in the cluster, if its IPUs are listed as one block.
+    pub first_ipu: Option<u32>,
     /// Whether it can be used.
     pub ready_state: ReadyState,
 }
@@ -127,6 +131,10 @@ pub struct Inventory {
     pub used: u32,
     /// IPUs in the partitions of the list alone.
     pub listed: u32,
+    /// The free IPUs beside the partitions of the list, as blocks. `None`: the list does not tell them.
+    pub free_blocks: Option<Arc<FreeBlocks>>,
+    /// Sizes of the partitions that were created since the list.
+    pub created: Vec<u32>,
     /// Ids of all listed partitions.
     pub ids: Arc<HashSet<Uid>>,
     /// Ids of the partitions that were created or removed since the list.
@@ -143,20 +151,28 @@ impl Inventory {
         let used = ipus.fold(0, u32::saturating_add);
         let ids = partitions.iter().map(|partition| Uid::of(&partition.id));
         let ids = Arc::new(ids.collect());
+        let places = partitions.iter().map(|one| (one.first_ipu, one.ipus));
+        let free_blocks = blocks::free_blocks(total, places).map(Arc::new);
+        let free_blocks = free_blocks.filter(|_| partitions.len() <= PARTITIONS_MAX);
         partitions.truncate(PARTITIONS_MAX);
         Inventory {
             total,
             used,
             listed: used,
+            free_blocks,
+            created: Vec::new(),
             ids,
             changed: HashSet::new(),
             partitions: partitions.into(),
         }
     }
 
-    /// Adds the IPUs of omitted partitions.
+    /// Adds the IPUs of omitted partitions. Their places are not known.
     #[must_use]
     pub fn and_used(mut self, more: u32) -> Self {
+        if more > 0 {
+            self.free_blocks = None;
+        }
         self.used = self.used.saturating_add(more);
         self.listed = self.listed.saturating_add(more);
         self
@@ -172,6 +188,7 @@ impl Inventory {
     pub fn with(mut self, id: Uid, ipus: u32) -> Self {
         if !self.accounts_for(&id) {
             self.changed.insert(id);
+            self.created.push(ipus);
             self.used = self.used.saturating_add(ipus);
         }
         self
@@ -184,15 +201,30 @@ impl Inventory {
         self
     }
 
+    /// The places of the IPUs in no partition of the list, as ranges, such as `4-7,16-63`. `None`: the list does not tell
+    /// them, or there are too many.
+    pub fn free_ipus(&self) -> Option<String> {
+        self.free_blocks.as_ref()?;
+        let partitions = self.partitions.iter();
+        let places = partitions.map(|one| one.first_ipu.map(|first| (first, one.ipus)));
+        let places: Vec<_> = places.collect::<Option<_>>()?;
+        blocks::free_ipus(self.total, places.into_iter())
+    }
+
     /// IPUs in no partition.
     pub fn free(&self) -> u32 {
         self.total.saturating_sub(self.used)
     }
 
-    /// The largest partition that may fit now: the free IPUs, rounded down to a power of two. It is an upper bound,
-    /// because the controller does not report which IPUs can form a partition.
+    /// The largest partition that may fit now: the largest free block, or at most the free IPUs, rounded down to a power
+    /// of two. It is an upper bound where the blocks are not known, and after a partition was created since the list.
     pub fn largest_free(&self) -> u32 {
-        largest_partition(self.free())
+        let largest = largest_partition(self.free());
+        let blocks = self.free_blocks.as_deref();
+        blocks.map_or(largest, |blocks| {
+            let block = blocks.last_key_value().map_or(0, |(ipus, _)| *ipus);
+            block.min(largest)
+        })
     }
 }
 
@@ -251,6 +283,7 @@ impl From<proto::Partition> for ListedPartition {
             id: named(&partition.id),
             ipus: u32::try_from(spec.ipus.len()).unwrap_or(u32::MAX),
             gcds: spec.num_gcds,
+            first_ipu: blocks::first_ipu(&spec.ipus),
             ready_state,
         }
     }

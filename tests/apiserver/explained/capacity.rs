@@ -72,6 +72,14 @@ async fn free_capacity_that_is_missing_or_scattered() {
         ),
         of_single(
             World::Fragmented,
+            "4 of its 8 IPUs are free, but not together: a partition can have 2 now, fewer than the 4 requested",
+            &[
+                "free, but not together: wait until the IPUs beside them are released",
+                "largest fit now: 2 IPUs on",
+            ],
+        ),
+        of_single(
+            World::FragmentedWithoutPlaces,
             "4 of its 8 IPUs are free, perhaps not together",
             &[
                 "free, but not together: wait until the IPUs beside them are released",

@@ -5,7 +5,7 @@ use ipu_guest_host::model::{Hook, built_in_file};
 use release::guests;
 use serde_json::{Value, json};
 use vipu_simulator::codes::CodeName;
-use vipu_simulator::faults::{Down, Fail, Method, Order};
+use vipu_simulator::faults::{Down, Fail, Lie, Method, Order};
 
 use super::fixture::Explained;
 
@@ -16,6 +16,8 @@ pub(super) enum World {
     Full,
     /// Half of the IPUs are free, in pairs.
     Fragmented,
+    /// The same, and the V-IPU controller lists no places of IPUs.
+    FragmentedWithoutPlaces,
     /// The only V-IPU controller is cordoned.
     Cordoned,
     /// The only V-IPU controller that is large enough is cordoned.
@@ -82,6 +84,13 @@ impl World {
             Self::Full | Self::OtherNodes | Self::Policy => use_up(explained, "other", 8).await,
             Self::HalfFull | Self::Quota => use_up(explained, "other", 4).await,
             Self::Fragmented => fragment(explained).await,
+            Self::FragmentedWithoutPlaces => {
+                controller.server.order(Order {
+                    lie: Some(Lie::NoPlaces),
+                    ..Order::on(Method::ListPartitions)
+                });
+                fragment(explained).await;
+            }
             Self::Cordoned | Self::LargeCordoned => fixture.cordon(&[controller]).await,
             Self::Draining => fixture.drain(controller).await,
             Self::Unreachable => {

@@ -83,3 +83,21 @@ async fn tolerations_and_affinity_decide_between_controllers() {
     let bound = request(&fixture, "bound", affinity).await;
     assert_eq!(placed_on(&fixture, &bound).await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_changed_label_of_a_controller_reaches_its_partitions() {
+    let fixture = Fixture::start(&[16]).await;
+    let partition = fixture.request("stays", 4).await;
+    let ready = fixture.once_in(&partition, PartitionPhase::Ready).await;
+    fixture.list_labelled(&[(&fixture.pods[0], "moved")]).await;
+    let moved = fixture
+        .once(&partition, "its new Pods need the new label", |object| {
+            let status = object.status.as_ref();
+            let controller = status.and_then(|status| status.controller.as_ref());
+            controller.is_some_and(|controller| controller.label_value == "moved")
+        })
+        .await;
+    let [before, after] = [ready, moved].map(|object| object.status.unwrap());
+    assert_eq!(after.phase, PartitionPhase::Ready);
+    assert_eq!(after.partition_id, before.partition_id);
+}

@@ -94,6 +94,8 @@ pub enum Lie {
     HugeNumbers,
     /// The reply contains no messages.
     Bare,
+    /// ListPartitions names no places of IPUs, as an older server might.
+    NoPlaces,
 }
 
 /// Loss of a reply.

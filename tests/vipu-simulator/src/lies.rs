@@ -55,9 +55,8 @@ impl Twist for proto::ListPartitionsReply {
                 Lie::Bare => partition.spec = None,
                 _ => {}
             }
-            if let (Lie::HugeNumbers, Some(spec)) = (lie, &mut partition.spec) {
-                spec.num_gcds = u32::MAX;
-                spec.num_replicas = u32::MAX;
+            if let Some(spec) = &mut partition.spec {
+                twist_spec(spec, lie);
             }
         }
     }
@@ -146,6 +145,20 @@ fn from_nowhere() -> proto::Partition {
         }),
         ready_state: proto::PartitionReadyState::PsActive.into(),
         ..Default::default()
+    }
+}
+
+fn twist_spec(spec: &mut proto::PartitionSpec, lie: Lie) {
+    match lie {
+        Lie::HugeNumbers => {
+            spec.num_gcds = u32::MAX;
+            spec.num_replicas = u32::MAX;
+            for ipu in &mut spec.ipus {
+                ipu.topology_id = u32::MAX;
+            }
+        }
+        Lie::NoPlaces => spec.ipus.fill(proto::PartitionIpu::default()),
+        _ => {}
     }
 }
 

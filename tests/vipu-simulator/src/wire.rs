@@ -11,6 +11,9 @@ pub(super) const SERVER_VERSION: &str = "1.18.0";
 /// IPUs of one IPU-Machine. Each IPU-Machine has its own agent.
 const IPUS_PER_AGENT: u32 = 4;
 
+/// IPUs of one IPU-Link domain: a POD64. Larger pods connect several by gateway links.
+const IPUS_PER_DOMAIN: u32 = 64;
+
 /// Reads the properties of a partition from a create request.
 pub(super) fn spec(request: proto::CreatePartitionRequest) -> PartitionSpec {
     let requirements = request.requirements.unwrap_or_default();
@@ -28,19 +31,13 @@ pub(super) fn spec(request: proto::CreatePartitionRequest) -> PartitionSpec {
 
 /// A partition as ListPartitions shows it.
 pub(super) fn listed(pod: &str, partition: &Partition) -> proto::Partition {
-    let ipus = (0..partition.block.size)
-        .map(|index| proto::PartitionIpu {
-            ipulink_domain_topology_id: index,
-            ipulink_domain_routing_id: index,
-            topology_id: partition.block.first + index,
-            routing_id: partition.block.first + index,
-        })
-        .collect();
+    let ipus =
+        (0..partition.block.size).map(|index| listed_ipu(partition.block.first + index, index));
     proto::Partition {
         id: partition.id.clone(),
         spec: Some(proto::PartitionSpec {
             cluster_id: partition.cluster.clone(),
-            ipus,
+            ipus: ipus.collect(),
             ipulink_routing_type: proto::IpuLinkRoutingType::IrtDnc.into(),
             sync_type: proto::SyncType::StPodNativeDefault.into(),
             num_gcds: partition.gcds,
@@ -52,6 +49,16 @@ pub(super) fn listed(pod: &str, partition: &Partition) -> proto::Partition {
         }),
         ready_state: ready_state(partition.stage).into(),
         ipuof_server_version: SERVER_VERSION.to_owned(),
+    }
+}
+
+/// One IPU of a partition: its place in the cluster and in its IPU-Link domain, and its number in the partition.
+fn listed_ipu(place: u32, index: u32) -> proto::PartitionIpu {
+    proto::PartitionIpu {
+        ipulink_domain_topology_id: place % IPUS_PER_DOMAIN,
+        ipulink_domain_routing_id: index % IPUS_PER_DOMAIN,
+        topology_id: place,
+        routing_id: index,
     }
 }
 
@@ -207,6 +214,29 @@ mod tests {
         assert_eq!(seen.len(), 16);
         assert_eq!(ipuof_config(&partition, Some(4)), None);
         assert_eq!(ipuof_config(&partition, None).unwrap().gcd_configs.len(), 4);
+    }
+
+    #[test]
+    fn each_ipu_of_a_partition_is_listed_with_its_place() {
+        let mut pod = Pod::new("pod1", 128, Timings::default());
+        for (id, ipus) in [("p", 64), ("q", 4)] {
+            let spec = PartitionSpec {
+                id: id.to_owned(),
+                ipus,
+                gcds: 1,
+                ..PartitionSpec::default()
+            };
+            pod.take(&spec, Timestamp::UNIX_EPOCH).unwrap();
+        }
+        let partition = pod.partition("q", Timestamp::UNIX_EPOCH).unwrap();
+        let ipus = listed("pod1", partition).spec.unwrap().ipus;
+        let places = ipus
+            .iter()
+            .map(|ipu| (ipu.topology_id, ipu.ipulink_domain_topology_id));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [(64, 0), (65, 1), (66, 2), (67, 3)]
+        );
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub struct Controller {
     /// Its IPUs.
     #[serde(skip)]
     pub ipus: ControllerIpus,
+    /// Places of its free IPUs, as ranges.
+    #[serde(skip)]
+    pub free_ipus: Option<String>,
     /// The request that its free IPUs are reserved for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
@@ -96,6 +99,7 @@ impl Controller {
             nodes: status.nodes,
             version: status.server_version.as_deref().map(shown),
             ipus: status.ipus,
+            free_ipus: status.free_ipus,
             reserved_for: status.reserved_for.as_deref().map(shown),
             failed_partitions: status.last_day.failed_partitions,
             auto_resets: status.last_day.auto_resets,

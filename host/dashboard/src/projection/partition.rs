@@ -48,6 +48,8 @@ pub struct Partition {
     pub controller: Option<String>,
     /// Its id there.
     pub partition_id: Option<String>,
+    /// Place of its first IPU there.
+    pub first_ipu: Option<u32>,
     /// Other V-IPU controllers that may have something of it, and whether that is unknown.
     pub held: BTreeMap<String, bool>,
     /// Reasons for its wait, by their text.
@@ -123,6 +125,7 @@ impl Partition {
             held: held(&status.attempts, controller.as_deref()),
             controller,
             partition_id: status.partition_id.as_deref().map(shown),
+            first_ipu: status.first_ipu,
             reasons,
             more_reasons,
             message: status.message.as_deref().map(shown),

@@ -1,10 +1,12 @@
-//! Pure: the IPUs of each V-IPU controller, as blocks in a stable order. The API has no positions of IPUs.
+//! Pure: the IPUs of each V-IPU controller, as blocks: at their places, or else in a stable order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::block::Block;
+use super::map;
 use super::state::{self, State};
 use super::{Listed, Page, job_state};
 use crate::cluster::{Cluster, Kind};
@@ -20,29 +22,13 @@ pub struct ControllerRow {
     /// All of its IPUs. Missing: the user may not list VIPUControllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// The largest partition that could be created now: an estimate.
+    /// The largest partition that could be created now: an estimate if the places are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<u32>,
-    /// Its IPUs: partitions by name, then the others.
+    /// Whether the blocks are at their places. Otherwise they are partitions by name, then the others.
+    pub is_in_place: bool,
+    /// Its IPUs.
     pub blocks: Vec<Block>,
-}
-
-/// IPUs of one state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Block {
-    /// Their state.
-    pub state: State,
-    /// Their number.
-    pub ipus: u32,
-    /// The IPUPartition that has them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partition: Option<String>,
-    /// Namespace of its owner.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Name of its owner.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
 }
 
 /// A part of the V-IPU controllers, in the order of their addresses. `namespace`: those with partitions of its owners.
@@ -71,17 +57,11 @@ pub fn controllers(
     let smallest = smallest_waiting(cluster);
     page.of(&addresses, not_shown, |address| {
         let partitions = placed.get(address).map(Vec::as_slice).unwrap_or_default();
-        let mut blocks = blocks(cluster, address, partitions);
+        let own = blocks(cluster, address, partitions);
         match listed.get(address) {
             Some(controller) => {
                 let known = cluster.partitions.is_known();
-                blocks.extend(remaining_blocks(controller, &blocks, known, smallest));
-                ControllerRow {
-                    controller: (*controller).clone(),
-                    total: Some(controller.ipus.total),
-                    largest_free: Some(controller.ipus.largest_free),
-                    blocks,
-                }
+                row(controller, own, known, smallest)
             }
             None => ControllerRow {
                 controller: Controller {
@@ -89,11 +69,41 @@ pub fn controllers(
                     summary: "Unknown".to_owned(),
                     ..Controller::default()
                 },
-                blocks,
+                blocks: own,
                 ..ControllerRow::default()
             },
         }
     })
+}
+
+/// A controller with its partitions of the operator, `own`.
+fn row(
+    controller: &Controller,
+    own: Vec<Block>,
+    partitions_known: bool,
+    smallest: Option<u32>,
+) -> ControllerRow {
+    let free_state = free_state(controller, partitions_known, smallest);
+    let others = match controller.ipus.used_by_others {
+        0 => State::Unknown,
+        _ => State::Others,
+    };
+    let free_ipus = controller.free_ipus.as_deref();
+    let free_ipus = free_ipus.filter(|_| controller.is_ready && partitions_known);
+    let total = controller.ipus.total;
+    let placed = free_ipus.and_then(|free| map::in_place(total, &own, free, free_state, others));
+    let is_in_place = placed.is_some();
+    let blocks = placed.unwrap_or_else(|| {
+        let rest = remaining_blocks(controller, &own, free_state);
+        own.into_iter().chain(rest).collect()
+    });
+    ControllerRow {
+        controller: controller.clone(),
+        total: Some(total),
+        largest_free: Some(controller.ipus.largest_free),
+        is_in_place,
+        blocks,
+    }
 }
 
 /// IPUs of the smallest request that waits.
@@ -106,6 +116,9 @@ fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Bl
     let block = |one: &&Partition| Block {
         state: state::on(one, address, job_state(cluster, one)),
         ipus: one.ipus,
+        first: one
+            .first_ipu
+            .filter(|_| one.controller.as_deref() == Some(address)),
         partition: Some(one.name.clone()),
         namespace: Some(one.owner.namespace.clone()),
         owner: Some(one.owner.name.clone()),
@@ -114,12 +127,7 @@ fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Bl
 }
 
 /// The IPUs in no known partition, so that all blocks add up to the IPUs of the V-IPU controller.
-fn remaining_blocks(
-    controller: &Controller,
-    blocks: &[Block],
-    partitions_known: bool,
-    smallest: Option<u32>,
-) -> Vec<Block> {
+fn remaining_blocks(controller: &Controller, blocks: &[Block], free_state: State) -> Vec<Block> {
     let ipus = controller.ipus;
     let own = blocks
         .iter()
@@ -132,26 +140,24 @@ fn remaining_blocks(
         .saturating_add(unknown)
         .saturating_add(ipus.used_by_others);
     let free = ipus.total.saturating_sub(taken);
-    let is_stranded = smallest.is_some_and(|smallest| smallest > ipus.largest_free);
-    let free_state = match (controller.is_ready, partitions_known && is_stranded) {
-        (false, _) => State::Unknown,
-        (true, true) => State::Stranded,
-        (true, false) => State::Free,
-    };
     let all = [
         (State::Others, ipus.used_by_others),
         (State::Unknown, unknown),
         (free_state, free),
     ];
     let all = all.into_iter().filter(|(_, ipus)| *ipus > 0);
-    all.map(|(state, ipus)| Block {
-        state,
-        ipus,
-        partition: None,
-        namespace: None,
-        owner: None,
-    })
-    .collect()
+    all.map(|(state, ipus)| Block::anonymous(state, ipus, None))
+        .collect()
+}
+
+/// The state of the free IPUs.
+fn free_state(controller: &Controller, partitions_known: bool, smallest: Option<u32>) -> State {
+    let is_stranded = smallest.is_some_and(|smallest| smallest > controller.ipus.largest_free);
+    match (controller.is_ready, partitions_known && is_stranded) {
+        (false, _) => State::Unknown,
+        (true, true) => State::Stranded,
+        (true, false) => State::Free,
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +213,26 @@ mod tests {
         assert_eq!(of_b.total, 1);
         let of_nobody = super::controllers(&known, Some("c"), ALL, now());
         assert_eq!(of_nobody.total, 0);
+    }
+
+    #[test]
+    fn blocks_are_at_their_places_where_all_of_them_are_known() {
+        let mut pod = controller("pod1", 16, 8, 4);
+        pod["status"]["freeIpus"] = json!("4-7,12-15");
+        let mut placed = placed("pod1", "Ready");
+        let mut rows = |first: Option<u32>| {
+            placed["firstIpu"] = json!(first);
+            let partition = partition_object("a/train", 4, &placed);
+            let known = cluster(vec![pod.clone()], vec![partition], Vec::new());
+            let listed = super::controllers(&known, None, ALL, now());
+            (short(&listed.rows), listed.rows[0].is_in_place)
+        };
+        let (drawn, is_in_place) = rows(Some(8));
+        assert_eq!(drawn, ["pod1:8090: Unknown 4, Free 4, Ready 4, Free 4"]);
+        assert!(is_in_place);
+        let (drawn, is_in_place) = rows(None);
+        assert_eq!(drawn, ["pod1:8090: Ready 4, Unknown 4, Free 8"]);
+        assert!(!is_in_place);
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn said(ids: &[&str], taken: &[&str]) -> (Inventory, ControllerView) {
         id: (*id).to_owned(),
         ipus: 4,
         gcds: 1,
+        first_ipu: None,
         ready_state: ReadyState::Active,
     });
     let inventory = Inventory::new(16, listed.collect());

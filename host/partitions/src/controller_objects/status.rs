@@ -119,7 +119,13 @@ pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let fields = &mut patch["status"];
     remove_missing(
         fields,
-        &["serverVersion", "labelKey", "labelValue", "reservedFor"],
+        &[
+            "serverVersion",
+            "labelKey",
+            "labelValue",
+            "freeIpus",
+            "reservedFor",
+        ],
     );
     remove_missing(&mut fields["lastDay"], &["last"]);
     if status.accounting.is_some() {
@@ -178,6 +184,7 @@ fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
             largest_free: summary.largest_free,
             largest_fit: None,
         };
+        status.free_ipus.clone_from(&summary.free_ipus);
     }
     set_fit(status, fit);
 }

@@ -49,6 +49,13 @@ impl ControllerPool {
         }
     }
 
+    /// Place of the first IPU of partition `id` in the last list of this controller. `None`: not known.
+    pub(crate) fn first_ipu(&self, controller: &ControllerRef, id: &str) -> Option<u32> {
+        let inventory = self.inventories.known_of(controller).inventory.ok()?;
+        let mut partitions = inventory.partitions.iter();
+        partitions.find(|listed| listed.id == id)?.first_ipu
+    }
+
     /// Notes what a report says of its controller for later decisions.
     pub(super) fn remember(&self, report: &Report) {
         let name = &report.controller.name;

@@ -110,6 +110,7 @@ async fn read_state(
         return Ok(RemoteState::Absent);
     };
     let mut health = remote_state::health(&state);
+    health.first_ipu = context.pool.first_ipu(&attempt.controller, &attempt.id);
     let phase = partition.status.as_ref().map(|status| status.phase);
     if phase == Some(PartitionPhase::Creating)
         && health.state == HealthState::Active

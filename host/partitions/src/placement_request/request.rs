@@ -173,8 +173,8 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
 }
 
 /// The reasons of a guest. Those of controllers that have refused a partition of so many IPUs for lack of IPUs,
-/// although as many are free, get the likely cause: a partition needs adjacent IPUs, and no controller reports which of
-/// them are free.
+/// although as many are free, get the likely cause: a partition needs adjacent IPUs, and the controller has not reported
+/// which of them are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
     tried: &[PlaceAttempt],

@@ -22,9 +22,9 @@ use std::collections::BTreeMap;
 
 use ipu_guest_host::model::ControllerView;
 
+use super::holder;
 use super::order::QueueEntry;
 use super::wait::Wait;
-use super::{holder, use_up};
 
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
 const SHARE: usize = 8;
@@ -61,7 +61,7 @@ impl Reservations {
         }
         for &index in &chosen {
             let view = &mut views[index];
-            use_up(view, u32::MAX);
+            view.use_up(u32::MAX);
             let whom = reserved.entry(view.name.clone());
             whom.or_insert_with(|| lasting(earlier));
         }

@@ -23,7 +23,7 @@ pub struct Stats {
 pub struct QueryCapacity {
     /// Always true, also without free capacity, as in Graphcore's proxy.
     pub available: bool,
-    /// An upper bound: the controllers do not report which IPUs can form a partition.
+    /// An upper bound where controllers do not report which IPUs are free.
     pub num_of_partitions: u64,
     /// Empty, or the controllers that do not count, with reasons.
     pub message: String,
@@ -35,7 +35,10 @@ pub fn stats<'a>(
     partitions: impl Iterator<Item = &'a Brief>,
     controllers: &[ControllerView],
 ) -> BTreeMap<String, Stats> {
-    let available = controllers.iter().map(free).sum();
+    let available = controllers
+        .iter()
+        .map(|controller| places(controller, 1))
+        .sum();
     let mut used: BTreeMap<&str, u64> = BTreeMap::new();
     for one in partitions.filter(|one| one.held_ipus() > 0) {
         // The owner of an unreadable object is unknown.
@@ -60,7 +63,7 @@ pub fn capacity(size: u32, controllers: &[ControllerView]) -> QueryCapacity {
         available: true,
         num_of_partitions: controllers
             .iter()
-            .map(|controller| free(controller) / u64::from(size.max(1)))
+            .map(|controller| places(controller, size.max(1)))
             .sum(),
         message: if unreachable.is_empty() {
             String::new()
@@ -94,9 +97,9 @@ impl Health {
     }
 }
 
-fn free(controller: &ControllerView) -> u64 {
+fn places(controller: &ControllerView, size: u32) -> u64 {
     if controller.unreachable.is_some() {
         return 0;
     }
-    u64::from(controller.free_ipus())
+    u64::from(controller.places(size))
 }

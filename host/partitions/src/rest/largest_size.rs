@@ -22,9 +22,8 @@ pub(super) async fn of(
         .filter(|one| is_usable(request, one))
         .collect();
     let fits = |size: u32| {
-        let each = usable.iter().map(|one| one.free_ipus().checked_div(size));
-        let fits = each.map(|places| places.unwrap_or(0));
-        fits.fold(0, u32::saturating_add) >= gang
+        let each = usable.iter().map(|one| one.places(size));
+        each.fold(0, u32::saturating_add) >= gang
     };
     let largest = usable.iter().map(|one| one.largest_free).max();
     let is_placed = move |size: u32| is_placed(guests, request, size, controllers, placed);

@@ -55,8 +55,7 @@ where
             what.method = "post";
             what.details = "Creates nothing. The active placement policy decides where the next \
                 partition would be created, after all requests that wait. `numOfPartitions` is an upper bound and \
-                `largestSize` an estimate: the controllers do not report which IPUs can form \
-                a partition. One query is answered at a time. The body may have any content type.";
+                `largestSize` an estimate where V-IPU controllers do not report which IPUs are free. One query is answered at a time. The body may have any content type.";
             what.body = Some(operation::Body {
                 schema: schema_of::<QueryRequest>,
                 max: limits::QUERY_MAX,

@@ -48,8 +48,8 @@ pub struct Placement {
     /// Reason why the built-in serial walk decided instead of the guest; missing if the guest did.
     pub overruled: Option<String>,
     /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved
-    /// for earlier requests, and as the active placement policy decides. An estimate: the controllers do not report
-    /// which IPUs can form a partition. Missing if the guest did not answer, or not soon enough: then it is not known.
+    /// for earlier requests, and as the active placement policy decides. An estimate where controllers do not
+    /// report which IPUs are free. Missing if the guest did not answer, or not soon enough: then it is not known.
     pub largest_size: Option<u32>,
 }
 

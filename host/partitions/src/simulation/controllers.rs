@@ -7,6 +7,7 @@ use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::event_queue::Ticket;
+use crate::inventory_view::with_inventory;
 use crate::observations::{Observation, Reply};
 
 /// The method of a call.
@@ -83,6 +84,17 @@ pub(crate) struct Made {
     pub operation: OperationState,
     /// Whether the controller reports an unknown state.
     pub is_odd: bool,
+}
+
+impl Made {
+    /// Its first IPU, if its IPUs are one block.
+    fn first_ipu(&self) -> Option<u32> {
+        let first = *self.numbers.first()?;
+        let is_block = self.ipus.is_power_of_two()
+            && first.is_multiple_of(self.ipus)
+            && (first..first + self.ipus).eq(self.numbers.iter().copied());
+        is_block.then_some(first)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -177,7 +189,7 @@ impl Controller {
         }
     }
 
-    /// Allocates the first IPUs that are in no partition that the controller has loaded.
+    /// Allocates IPUs that are in no partition that the controller has loaded: the first block, or else the first ones.
     pub(crate) fn insert(
         &mut self,
         id: String,
@@ -186,10 +198,19 @@ impl Controller {
         operation: OperationState,
     ) {
         let is_free = |number: &u32| !self.made.values().any(|one| one.numbers.contains(number));
-        let free = (0..self.total).filter(is_free);
+        let starts = (0..self.total).step_by(ipus.max(1) as usize);
+        let blocks = starts.map(|first| first..first + ipus);
+        let mut free_blocks = blocks
+            .filter(|block| block.end <= self.total && block.clone().all(|ipu| is_free(&ipu)));
+        let numbers: BTreeSet<u32> = if let Some(block) = free_blocks.next() {
+            block.collect()
+        } else {
+            let free = (0..self.total).filter(is_free);
+            free.take(ipus as usize).collect()
+        };
         let made = Made {
             ipus,
-            numbers: free.take(ipus as usize).collect(),
+            numbers,
             ready,
             operation,
             is_odd: false,
@@ -302,6 +323,7 @@ impl Controller {
                 id: id.clone(),
                 ipus: made.ipus,
                 gcds: 1,
+                first_ipu: made.first_ipu(),
                 ready_state: made.ready,
             })
             .collect();
@@ -323,12 +345,9 @@ impl Controller {
             has_nodes: true,
             unschedulable: None,
             unreachable: (self.is_down || self.denies).then(|| "it is not to be asked".to_owned()),
-            total_ipus: inventory.total,
-            used_ipus: inventory.used,
-            largest_free: inventory.largest_free(),
-            free_blocks: Vec::new(),
-            failures: 0,
+            ..ControllerView::default()
         };
+        let view = with_inventory(view, &inventory);
         (inventory, view)
     }
 }

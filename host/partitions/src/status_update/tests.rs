@@ -28,3 +28,34 @@ fn what_a_user_was_shown_is_asked_about_as_that_users() {
     assert_eq!(accounts("p-2"), Some(vec![None, second()]));
     assert_eq!(accounts("p-3"), None);
 }
+
+#[test]
+fn a_status_follows_the_entry_of_its_controller() {
+    let entry = |name: &str, label: &str| -> ControllerRef {
+        serde_json::from_value(json!({
+            "name": name, "host": "pod1", "port": 8090, "labelKey": "ipunode", "labelValue": label,
+        }))
+        .unwrap()
+    };
+    let attempt =
+        |label: &str| json!({"controller": entry("pod1", label), "id": "p", "outcome": "created"});
+    let status = |label: &str| -> IPUPartitionStatus {
+        let controller = entry("pod1", label);
+        serde_json::from_value(json!({"controller": controller, "attempts": [attempt(label)]}))
+            .unwrap()
+    };
+    let listed = |entry: ControllerRef| {
+        move |known: &ControllerRef| (known.name == "pod1").then(|| entry.clone())
+    };
+    let old = status("old");
+    assert_eq!(with_current_entries(&old, |_| None), None, "not listed");
+    assert_eq!(
+        with_current_entries(&old, listed(entry("pod1", "old"))),
+        None
+    );
+    let relabelled = with_current_entries(&old, listed(entry("pod1", "new")));
+    assert_eq!(relabelled, Some(status("new")));
+    let renamed = with_current_entries(&old, listed(entry("pod7", "old"))).unwrap();
+    assert_eq!(renamed.controller.unwrap().name, "pod7");
+    assert_eq!(renamed.attempts[0].controller.name, "pod7");
+}

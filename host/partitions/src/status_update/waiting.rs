@@ -78,6 +78,7 @@ fn without_strange_partition(status: &IPUPartitionStatus) -> IPUPartitionStatus 
     let mut next = status.clone();
     if current(status).is_none() {
         next.partition_id = None;
+        next.first_ipu = None;
         next.controller = None;
     }
     next

@@ -49,6 +49,7 @@ fn controller(name: &str, ids: &[(&str, u32, u32)]) -> Controller {
         id: (*id).to_owned(),
         ipus: *ipus,
         gcds: *gcds,
+        first_ipu: None,
         ready_state: ReadyState::Active,
     });
     Controller {

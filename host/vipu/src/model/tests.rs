@@ -7,6 +7,7 @@ fn listed(id: &str, ipus: u32, ready_state: ReadyState) -> ListedPartition {
         id: id.to_owned(),
         ipus,
         gcds: 1,
+        first_ipu: None,
         ready_state,
     }
 }

@@ -163,6 +163,7 @@ fn listed(id: &str, ipus: u32) -> ListedPartition {
         id: id.to_owned(),
         ipus,
         gcds: 1,
+        first_ipu: None,
         ready_state: ReadyState::Active,
     }
 }

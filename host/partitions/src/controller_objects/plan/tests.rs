@@ -33,6 +33,7 @@ fn listed(address: &str, used: u32) -> Observed {
                 used_ipus: used,
                 used_by_others: 0,
                 largest_free: 16,
+                free_ipus: None,
                 server_version: None,
                 cordon_state: None,
                 partition_count: 1,

@@ -28,6 +28,7 @@ fn observed(cause: Option<&str>) -> Observed {
                 used_ipus: if is_up { 20 } else { 0 },
                 used_by_others: if is_up { 12 } else { 0 },
                 largest_free: if is_up { 32 } else { 0 },
+                free_ipus: None,
                 server_version: Some("1.18.0".to_owned()),
                 cordon_state: None,
                 partition_count: 2,

@@ -86,6 +86,7 @@ fn state(view: ControllerView) -> ControllerState {
         id: id.to_owned(),
         ipus,
         gcds: 1,
+        first_ipu: None,
         ready_state: ReadyState::Active,
     });
     ControllerState {
@@ -93,6 +94,7 @@ fn state(view: ControllerView) -> ControllerState {
         withheld: None,
         version: None,
         listed: listed.into(),
+        free_ipus: Some("4-7,14-15".to_owned()),
         cordon_state: None,
         failure_stats: FailureStats::default(),
     }
@@ -124,6 +126,7 @@ fn a_controller_reports_the_owners_of_its_ipus() {
         "usedIpus": 10,
         "usedByOthers": 6,
         "largestFree": 0,
+        "freeIpus": "4-7,14-15",
         "serverVersion": "1.18.0",
         "cordonState": "draining",
         "partitionCount": 1,
