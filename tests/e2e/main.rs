@@ -32,6 +32,7 @@ mod policies;
 mod queued;
 mod quiet;
 mod release;
+mod released_guests;
 mod service;
 mod simulators;
 mod streams;

@@ -15,6 +15,7 @@ use libtest_mimic::Failed;
 use serde_json::json;
 
 use crate::fixture::{Fixture, PATIENCE};
+use crate::released_guests;
 use crate::unaffected::Live;
 
 /// The Lease of the controllers.
@@ -36,13 +37,15 @@ pub(crate) fn is_tested(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Jobs run through all changes of the release, and complete at their end.
+/// Jobs run through all changes of the release, and complete at their end. The guests of the previous release decide
+/// after the upgrade.
 pub(crate) fn lives_under_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let lived = live(fixture).await;
         if lived.is_err() {
             // Without an operator, the finalizers of the jobs would remain.
             fixture.release.install()?;
+            released_guests::delete(fixture).await?;
         }
         lived
     })
@@ -50,8 +53,11 @@ pub(crate) fn lives_under_jobs(fixture: &Fixture) -> Result<(), Failed> {
 
 async fn live(fixture: &Fixture) -> Result<(), Failed> {
     start_jobs(fixture).await?;
+    released_guests::activate(fixture).await?;
     let before = Live::now(fixture).await?;
     let new = upgraded_under(fixture, &before).await?;
+    released_guests::decide(fixture).await?;
+    released_guests::delete(fixture).await?;
     leader_dies_while_a_job_starts(fixture).await?;
     before
         .is_undisturbed_by(fixture, "the death of the leader")

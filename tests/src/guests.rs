@@ -1,4 +1,6 @@
-//! Guests that are in no release: hostile guests, and projects of `ipu-operator policy new`.
+//! Guests that are not built from `guests` or `examples`: hostile guests, projects of `ipu-operator policy new`, and those
+//! of the previous release.
 
 pub mod hostile;
 pub mod project;
+pub mod released;

@@ -10,6 +10,8 @@ use ipu_guest_host::policy_request::PlacementRequest;
 use ipu_guest_host::{
     CONTRACT, ContractVersion, Guest, GuestHost, LoadError, ModuleConfig, capabilities,
 };
+use jiff::ToSpan;
+use jiff::civil::Date;
 use serde_json::json;
 use tests::guests::hostile::{MEMORY, component};
 use wit_component::{ComponentEncoder, StringEncoding, WitPrinter, embed_component_metadata};
@@ -17,6 +19,12 @@ use wit_parser::{PackageId, Resolve, SizeAlign, Stability, Type, TypeDefKind};
 
 use crate::released::texts;
 use crate::wasm::{open, options};
+
+/// The document with the promise how long a version runs.
+const PROMISE: &str = include_str!("../../wit/README.md");
+
+/// The releases of the operator with their dates.
+const CHANGELOG: &str = include_str!("../../CHANGELOG.md");
 
 fn parsed(contract: &str) -> (Resolve, PackageId) {
     let mut resolve = Resolve::default();
@@ -274,5 +282,44 @@ async fn a_guest_of_a_later_version_is_refused_by_name() {
             panic!("{version} is not recognised by its imports");
         };
         assert_eq!(names, format!("ipu:policy/types@{version}"));
+    }
+}
+
+/// Returns the cells of the row about a version.
+fn row_of(version: ContractVersion) -> Vec<&'static str> {
+    let start = format!("| {} | ", version.number());
+    let mut rows = PROMISE.lines().filter(|line| line.starts_with(&start));
+    let row = rows.next().expect("every version has a row");
+    row.split('|').map(str::trim).skip(1).collect()
+}
+
+/// The releases of the operator, the newest first: version and date.
+fn releases() -> Vec<(&'static str, Date)> {
+    let titles = CHANGELOG
+        .lines()
+        .filter_map(|line| line.strip_prefix("## ["));
+    let releases = titles.filter_map(|title| title.split_once("] - "));
+    releases
+        .map(|(version, date)| (version, date.parse().unwrap()))
+        .collect()
+}
+
+#[test]
+fn earlier_versions_run_for_a_year_after_their_successors() {
+    let releases = releases();
+    let released = |version: ContractVersion| {
+        let operator = row_of(version)[1].strip_prefix("operator ").unwrap();
+        let (operator, date) = operator.split_once(", on ").unwrap_or((operator, ""));
+        let found = releases.iter().find(|(version, _)| *version == operator);
+        let found = found.map(|(_, date)| *date);
+        assert_eq!(date, found.map(|date| date.to_string()).unwrap_or_default());
+        found
+    };
+    for (next, version) in ContractVersion::ALL.iter().zip(&ContractVersion::ALL[1..]) {
+        assert!(released(*version).is_some(), "{version:?}");
+        let until: Date = row_of(*version)[3].parse().unwrap();
+        // A successor that is not released yet comes after the newest release.
+        let from = released(*next).unwrap_or(releases[0].1);
+        assert!(until >= from + 1.year(), "{version:?} until {until}");
     }
 }

@@ -83,7 +83,7 @@ fn the_advice_about_a_reason_is_that_of_the_page_of_messages() {
 fn causes_of_waiting_are_those_of_the_page_of_messages_and_of_the_code() {
     let messages = messages();
     let mut files = rust_files("host/partitions/src");
-    files.extend(rust_files("guests/serial-walk/src"));
+    files.extend(rust_files("guests/sdk/src"));
     for one in WAITING {
         let row = format!("{} ({}", one.cause, one.remedy);
         assert!(messages.contains(&row), "{row}");

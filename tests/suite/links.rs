@@ -54,12 +54,13 @@ fn a_file_of_code_contains_the_function_whose_name_is_the_text_of_its_link() {
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 
 /// Notes on a folder for contributors, which are not in the table of contents.
-const FOLDER_NOTES: [&str; 11] = [
+const FOLDER_NOTES: [&str; 12] = [
     "charts/README.md",
     "guests/README.md",
     "guests/cel/README.md",
     "guests/defaulting/README.md",
     "guests/fragmentation/README.md",
+    "guests/sdk/README.md",
     "guests/serial-walk/README.md",
     "guests/validation/README.md",
     "host/README.md",

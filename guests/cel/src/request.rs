@@ -5,18 +5,10 @@ use std::sync::Arc;
 
 use cel::objects::{Key, Map};
 use cel::{Context, Value as CelValue};
+use guest_sdk::types::Operation;
 use serde_json::{Value, json};
 
 use crate::names::{NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, REQUEST};
-
-/// Operation on an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// The object is new.
-    Create,
-    /// The object exists.
-    Update,
-}
 
 /// One object on its way into the API server.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! Pure: the admin's settings: the part of a ValidatingAdmissionPolicy that decides.
 
+use guest_sdk::settings;
 use serde_json::{Map, Value};
 
 use crate::expression::{Expression, Kind};
@@ -57,8 +58,7 @@ impl Settings {
     /// Reads settings such as `{"validations": [{"expression": "object.spec.jobInstances < 5"}]}`, and compiles their
     /// expressions. `{}` has no rules, and admits each object. The error names the field, the value and the rule.
     pub fn parse(json: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| format!("the settings are not JSON: {error}"))?;
+        let value = settings::parse(json)?;
         let settings = fields(&value, "the settings", &["variables", "validations"])?;
         if settings.is_empty() {
             return Ok(Self::default());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cel::objects::{Key, Map};
 use cel::{Context, Value};
+use guest_sdk::types::Violation;
 
 use crate::expression::{Expression, Failure};
 use crate::names::{NAMESPACE_OBJECT, VARIABLES};
@@ -15,15 +16,6 @@ use crate::settings::{Settings, Validation};
 /// Longest message that an expression makes, in bytes. An object could otherwise make the answer so large that the host
 /// refuses it, and `onError` would decide.
 const MADE: usize = 1024;
-
-/// A validation that a request fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Path of the field.
-    pub field: String,
-    /// The reason.
-    pub message: String,
-}
 
 /// Returns a violation for each validation that is not true. An expression that cannot be evaluated refuses the object,
 /// as a ValidatingAdmissionPolicy with `failurePolicy: Fail` does: a tenant could otherwise evade the rule with an object

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod table;
 
+use guest_sdk::message::shown;
+use guest_sdk::types::Violation;
 use serde_json::{Map, Value, json};
 
 /// Failures after which a job is given up, where the user set no number.
@@ -15,15 +17,6 @@ pub struct Defaulted {
     pub object: Value,
     /// Sentences for the user, each under 256 bytes.
     pub warnings: Vec<String>,
-}
-
-/// A violated rule, because of which the missing fields are unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Path of the field, such as `spec.modelReplicas`.
-    pub field: String,
-    /// The value that was found, the rule, and what to do, in one sentence.
-    pub message: String,
 }
 
 /// Fills the missing fields of an IPUJob, and maps the fields of alpha-5 and the misspelt field of
@@ -118,7 +111,7 @@ fn number(spec: &Map<String, Value>, key: &str) -> Result<u32, Violation> {
         return Ok(1);
     };
     positive(value).ok_or_else(|| {
-        let shown: String = value.to_string().chars().take(60).collect();
+        let shown = shown(value);
         broken(
             key,
             format!("{shown} is not a whole number of at least 1 in quotes; write it like \"4\""),

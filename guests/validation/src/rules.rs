@@ -11,10 +11,9 @@ mod table;
 mod template;
 mod update;
 
-use std::fmt;
-
 use serde_json::Value;
 
+pub use guest_sdk::types::Violation;
 pub use init_containers::{InitContainer, run_by_launcher};
 pub use settings::Settings;
 pub use sizing::Sizing;
@@ -23,21 +22,6 @@ use fields::at;
 
 /// Longest warning, in bytes: what `kubectl` and the API server pass on whole.
 const WARNING_MAX: usize = 255;
-
-/// One rule that an object breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Path of the field, such as `spec.ipusPerJobInstance`.
-    pub field: String,
-    /// The value that was found, the rule, and what to do, in one sentence.
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
 
 /// The result of a validation. An object without a violation may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

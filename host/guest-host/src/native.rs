@@ -2,7 +2,9 @@
 
 use guest_serial_walk::walk;
 
-use super::model::{ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt};
+use super::model::{
+    ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome,
+};
 
 /// Decides by the built-in serial walk.
 pub fn serial_walk(
@@ -10,18 +12,17 @@ pub fn serial_walk(
     controllers: &[ControllerView],
     attempts: &[PlaceAttempt],
 ) -> Decision {
+    let node_selector: Vec<_> = request.node_selector.clone().into_iter().collect();
+    let requirements = walk::Requirements {
+        ipus: request.ipus,
+        node_selector: &node_selector,
+    };
     let controllers: Vec<_> = controllers.iter().map(controller).collect();
     let attempts: Vec<_> = attempts.iter().map(attempt).collect();
-    decision(walk::place(&walk_request(request), &controllers, &attempts))
+    decision(walk::place(requirements, &controllers, &attempts))
 }
 
-fn walk_request(request: &PartitionRequest) -> walk::Request {
-    walk::Request {
-        ipus: request.ipus,
-        node_selector: request.node_selector.clone().into_iter().collect(),
-    }
-}
-
+/// The walk does not look at the free blocks.
 fn controller(view: &ControllerView) -> walk::Controller {
     walk::Controller {
         name: view.name.clone(),
@@ -33,12 +34,18 @@ fn controller(view: &ControllerView) -> walk::Controller {
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
+        free_blocks: Vec::new(),
+        failures: view.failures,
     }
 }
 
 fn attempt(attempt: &PlaceAttempt) -> walk::Attempt {
     walk::Attempt {
         controller: attempt.controller.clone(),
+        outcome: match attempt.outcome {
+            PlaceOutcome::Refused => walk::Outcome::Refused,
+            PlaceOutcome::Unreachable => walk::Outcome::Unreachable,
+        },
         reason: attempt.reason.clone(),
     }
 }
@@ -49,7 +56,7 @@ fn decision(decision: walk::Decision) -> Decision {
         walk::Decision::Wait(passed_over) => Decision::Wait(
             passed_over
                 .into_iter()
-                .map(|(controller, reason)| PassedOver { controller, reason })
+                .map(|walk::PassedOver { controller, reason }| PassedOver { controller, reason })
                 .collect(),
         ),
         walk::Decision::Reject(reason) => Decision::Reject(reason),

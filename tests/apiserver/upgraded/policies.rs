@@ -1,16 +1,12 @@
 //! IPUPolicies with the guests of the previous release, which were created and active under its CRD. The guests decide
 //! under this version.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_guest_host::describe;
-use ipu_guest_host::model::Hook;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,60 +16,12 @@ use kube::core::{ApiResource, GroupVersionKind};
 use release::guests::checkout;
 use release::package::previous::Previous;
 use serde_json::{Value, json};
+use tests::guests::released::{MODULES, REFUSED, Released, guests};
 
 use crate::definitions::define;
 use crate::job::single;
 use crate::planes;
 use crate::processes::{Given, Installation, RELEASE};
-
-/// The ConfigMap of the modules. Each key is the name of a hook.
-const MODULES: &str = "released";
-
-/// The policies of the previous release: name, hook, and the interface that its guest exports.
-const POLICIES: [(&str, Hook, &str); 3] = [
-    ("old-defaulting", Hook::Defaulting, "defaulter"),
-    ("old-validation", Hook::Validation, "validator"),
-    ("old-placement", Hook::Placement, "placer"),
-];
-
-/// A released guest.
-struct Guest {
-    digest: String,
-    module: Vec<u8>,
-}
-
-/// The guests of the archive, by the name of their hook.
-fn guests(texts: &Path) -> BTreeMap<String, Guest> {
-    let blobs = fs::read_dir(texts.join("guests/blobs/sha256")).unwrap();
-    let guests = blobs.map(|blob| {
-        let path = blob.unwrap().path();
-        let found = describe(&path).unwrap();
-        let exports = &found.capabilities.exports;
-        let is_of = |interface: &str| {
-            let name = format!("ipu:policy/{interface}@");
-            exports.iter().any(|export| export.name.starts_with(&name))
-        };
-        let (_, hook, _) = POLICIES.iter().find(|(_, _, one)| is_of(one)).unwrap();
-        let module = fs::read(&path).unwrap();
-        let digest = found.digest.to_string();
-        (format!("{hook:?}"), Guest { digest, module })
-    });
-    guests.collect()
-}
-
-/// The spec of a policy, with fields that the previous release has.
-fn spec(hook: Hook, guests: &BTreeMap<String, Guest>) -> Value {
-    let key = format!("{hook:?}");
-    let module = json!({"configMap": {"name": MODULES, "key": key}, "digest": guests[&key].digest});
-    let mut spec = json!({"hook": key, "module": module});
-    match hook {
-        // The built-in guest sets the same defaults.
-        Hook::Defaulting => spec["replaces"] = json!("built-in"),
-        Hook::Validation => spec["settings"] = json!({"maxIpusPerJob": 8}),
-        Hook::Placement => {}
-    }
-    spec
-}
 
 /// The status with which the previous release leaves an active policy.
 fn active(spec: &Value) -> Value {
@@ -94,8 +42,8 @@ fn policies(client: &Client) -> Api<DynamicObject> {
 }
 
 /// Waits until the API server refuses a value that the previous release does not have.
-async fn once_previous(client: &Client, guests: &BTreeMap<String, Guest>) {
-    let mut spec = spec(Hook::Placement, guests);
+async fn once_previous(client: &Client, placement: &Released) {
+    let mut spec = placement.spec();
     spec["onError"] = json!("Wait");
     let dry_run = PostParams {
         dry_run: true,
@@ -118,7 +66,7 @@ fn policy(name: &str, spec: &Value) -> DynamicObject {
 }
 
 /// Creates the policies and their modules under the CRD of the previous release.
-async fn created_before(client: &Client, guests: &BTreeMap<String, Guest>) {
+async fn created_before(client: &Client, guests: &[Released]) {
     let namespace = Namespace {
         metadata: named(RELEASE),
         ..Namespace::default()
@@ -126,7 +74,7 @@ async fn created_before(client: &Client, guests: &BTreeMap<String, Guest>) {
     let (namespaces, parameters) = (Api::all(client.clone()), PostParams::default());
     namespaces.create(&parameters, &namespace).await.unwrap();
     let modules = guests.iter();
-    let modules = modules.map(|(hook, guest)| (hook.clone(), ByteString(guest.module.clone())));
+    let modules = modules.map(|guest| (guest.key(), ByteString(fs::read(&guest.file).unwrap())));
     let map = ConfigMap {
         metadata: named(MODULES),
         binary_data: Some(modules.collect()),
@@ -135,12 +83,12 @@ async fn created_before(client: &Client, guests: &BTreeMap<String, Guest>) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), RELEASE);
     maps.create(&parameters, &map).await.unwrap();
     let (policies, nobody) = (policies(client), PatchParams::default());
-    for (name, hook, _) in POLICIES {
-        let spec = spec(hook, guests);
-        let policy = policy(name, &spec);
+    for guest in guests {
+        let spec = guest.spec();
+        let policy = policy(guest.policy, &spec);
         policies.create(&parameters, &policy).await.unwrap();
         let status = Patch::Merge(active(&spec));
-        let written = policies.patch_status(name, &nobody, &status);
+        let written = policies.patch_status(guest.policy, &nobody, &status);
         written.await.unwrap();
     }
 }
@@ -153,9 +101,9 @@ fn named(name: &str) -> ObjectMeta {
 }
 
 /// Waits until the operator calls the guest of each policy, and each has decided.
-async fn once_decided(client: &Client) {
+async fn once_decided(client: &Client, guests: &[Released]) {
     let policies: Api<IPUPolicy> = Api::all(client.clone());
-    for (name, ..) in POLICIES {
+    for name in guests.iter().map(|guest| guest.policy) {
         eventually(&format!("the guest of {name} has decided"), async || {
             let status = policies.get(name).await.unwrap().status.unwrap_or_default();
             Seen::when(status, |status| {
@@ -171,12 +119,12 @@ async fn guests_of_the_previous_release_decide_under_this_version() {
     let plane = planes::with_definitions().await;
     let client = plane.client().await.unwrap();
     let texts = Previous::locked(checkout()).unwrap().texts(checkout());
-    let guests = guests(&texts);
-    assert_eq!(guests.len(), POLICIES.len());
+    let guests = guests(checkout()).unwrap();
+    let [.., placement] = &guests;
     let previous = fs::read_to_string(texts.join("crds/ipupolicies.graphcore.ai.yaml")).unwrap();
     let previous: CustomResourceDefinition = serde_saphyr::from_str(&previous).unwrap();
     define(&client, &previous).await;
-    once_previous(&client, &guests).await;
+    once_previous(&client, placement).await;
     created_before(&client, &guests).await;
 
     define(&client, &crd::ipupolicy()).await;
@@ -192,8 +140,7 @@ async fn guests_of_the_previous_release_decide_under_this_version() {
     let parameters = PostParams::default();
     let refused = installation.jobs().create(&parameters, &large).await;
     let refused = refused.unwrap_err().to_string();
-    let words = "\"16\" is more than the 8 IPUs that one job instance may have here";
-    assert!(refused.contains(words), "{refused}");
+    assert!(refused.contains(REFUSED), "{refused}");
 
     // No other guest sets defaults.
     let small = installation.jobs().get("small").await.unwrap().spec;
@@ -206,8 +153,7 @@ async fn guests_of_the_previous_release_decide_under_this_version() {
     let found = partitions.list(&ListParams::default()).await.unwrap();
     let status = found.items[0].status.clone().unwrap();
     let by = status.attempts[0].decided_by.clone().unwrap();
-    let digest = guests["Placement"].digest.clone();
-    assert_eq!(by.policy, "old-placement");
-    assert_eq!(by.digest, Some(digest));
-    once_decided(&client).await;
+    assert_eq!(by.policy, placement.policy);
+    assert_eq!(by.digest.as_ref(), Some(&placement.digest));
+    once_decided(&client, &guests).await;
 }

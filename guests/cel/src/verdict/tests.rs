@@ -1,17 +1,12 @@
 //! The table of verdicts and of refused settings, which also runs through the component, and the limits.
 
+use guest_sdk::cases::{assert_violations, merged};
+use guest_sdk::types::Operation;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::request::Operation;
 
 const TABLE: &str = include_str!("cases.json");
-
-fn merged(base: &Value, change: &Value) -> Value {
-    let mut value = base.clone();
-    json_patch::merge(&mut value, change);
-    value
-}
 
 fn request(object: &Value, old: Option<Value>) -> Request {
     Request {
@@ -46,13 +41,7 @@ fn each_case_has_its_violations() {
             .map(|change| merged(&table["valid"], change));
         let request = request(&table["valid"], old);
         let found = violations(&settings(&case["settings"]), &request);
-        let expected = case["violations"].as_array().unwrap();
-        assert_eq!(found.len(), expected.len(), "{}: {found:?}", case["name"]);
-        for (violation, expected) in found.iter().zip(expected) {
-            assert_eq!(violation.field, expected[0], "{}", case["name"]);
-            let says = violation.message.contains(expected[1].as_str().unwrap());
-            assert!(says, "{}: {violation:?}", case["name"]);
-        }
+        assert_violations(case, &found);
     }
 }
 

@@ -1,71 +1,74 @@
 //! The walk, shown one change at a time on two controllers of which the first has free capacity.
 
+use guest_sdk::cases::controller;
+
 use super::*;
 
-type World = (Request, Vec<Controller>, Vec<Attempt>);
-
-fn controller(name: &str, total: u32, used: u32) -> Controller {
-    Controller {
-        name: name.to_owned(),
-        label_key: "vipu".to_owned(),
-        label_value: name.to_owned(),
-        has_nodes: true,
-        unreachable: None,
-        unschedulable: None,
-        total_ipus: total,
-        used_ipus: used,
-        largest_free: total - used,
-    }
+/// The IPUs and the node selector of the request, the controllers, and the earlier attempts.
+struct World {
+    ipus: u32,
+    node_selector: Vec<(String, String)>,
+    controllers: Vec<Controller>,
+    attempts: Vec<Attempt>,
 }
 
 fn tried(name: &str) -> Attempt {
     Attempt {
         controller: name.to_owned(),
+        outcome: Outcome::Refused,
         reason: "no IPUs are adjacent".to_owned(),
     }
 }
 
 fn asking_for(world: &mut World, node: &str) {
     let label = ("vipu".to_owned(), node.to_owned());
-    world.0.node_selector = vec![("zone".to_owned(), "a".to_owned()), label];
+    world.node_selector = vec![("zone".to_owned(), "a".to_owned()), label];
 }
 
 /// The difference of one case.
 type Change = fn(&mut World);
 
 fn decide(change: Change) -> Decision {
-    let request = Request {
+    let mut world = World {
         ipus: 16,
         node_selector: Vec::new(),
+        controllers: vec![controller("pod1", 16, 0), controller("pod2", 64, 0)],
+        attempts: Vec::new(),
     };
-    let controllers = vec![controller("pod1", 16, 0), controller("pod2", 64, 0)];
-    let mut world = (request, controllers, Vec::new());
     change(&mut world);
-    place(&world.0, &world.1, &world.2)
+    let requirements = Requirements {
+        ipus: world.ipus,
+        node_selector: &world.node_selector,
+    };
+    place(requirements, &world.controllers, &world.attempts)
 }
 
 #[test]
 fn the_first_that_can_serve_is_tried() {
     let cases: [(&str, Change, &str); 9] = [
         ("all have free capacity", |_| {}, "pod1"),
-        ("too small in all", |world| world.0.ipus = 32, "pod2"),
+        ("too small in all", |world| world.ipus = 32, "pod2"),
         (
             "full",
-            |world| world.1[0] = controller("pod1", 16, 16),
+            |world| world.controllers[0] = controller("pod1", 16, 16),
             "pod2",
         ),
-        ("tried", |world| world.2.push(tried("pod1")), "pod2"),
+        ("tried", |world| world.attempts.push(tried("pod1")), "pod2"),
         (
             "unreachable",
-            |world| world.1[0].unreachable = Some("refused".to_owned()),
+            |world| world.controllers[0].unreachable = Some("refused".to_owned()),
             "pod2",
         ),
         (
             "no schedulable node",
-            |world| world.1[0].unschedulable = Some("1 is cordoned".to_owned()),
+            |world| world.controllers[0].unschedulable = Some("1 is cordoned".to_owned()),
             "pod2",
         ),
-        ("no node", |world| world.1[0].has_nodes = false, "pod2"),
+        (
+            "no node",
+            |world| world.controllers[0].has_nodes = false,
+            "pod2",
+        ),
         ("other node", |world| asking_for(world, "pod2"), "pod2"),
         ("its own node", |world| asking_for(world, "pod1"), "pod1"),
     ];
@@ -80,17 +83,17 @@ fn waiting_names_the_reason_of_each_controller() {
         (
             "all full",
             |world| {
-                world.1[0] = controller("pod1", 16, 8);
-                world.1[1] = controller("pod2", 64, 60);
+                world.controllers[0] = controller("pod1", 16, 8);
+                world.controllers[1] = controller("pod2", 64, 60);
             },
             ["8 of its 16 IPUs are used", "60 of its 64"],
         ),
         (
             "free, but not together",
             |world| {
-                world.1[0].used_ipus = 0;
-                world.1[0].largest_free = 8;
-                world.1[1] = controller("pod2", 64, 60);
+                world.controllers[0].used_ipus = 0;
+                world.controllers[0].largest_free = 8;
+                world.controllers[1] = controller("pod2", 64, 60);
             },
             [
                 "16 of its 16 IPUs are free, but not together: a partition can have 8 now",
@@ -99,19 +102,22 @@ fn waiting_names_the_reason_of_each_controller() {
         ),
         (
             "all tried",
-            |world| world.2 = vec![tried("pod1"), tried("pod2")],
+            |world| world.attempts = vec![tried("pod1"), tried("pod2")],
             ["was tried: no IPUs are adjacent", "was tried"],
         ),
         (
             "too small, and an unreachable one that may serve",
             |world| {
-                world.0.ipus = 32;
-                world.1[1].unreachable = Some("timed out".to_owned());
+                world.ipus = 32;
+                world.controllers[1].unreachable = Some("timed out".to_owned());
             },
             ["has 16 IPUs in all, fewer than the 32", "timed out"],
         ),
     ]);
-    assert_eq!(decide(|world| world.1.clear()), Decision::Wait(Vec::new()));
+    assert_eq!(
+        decide(|world| world.controllers.clear()),
+        Decision::Wait(Vec::new())
+    );
 }
 
 #[test]
@@ -120,8 +126,8 @@ fn waiting_names_unknown_controllers_and_those_without_nodes() {
         (
             "never seen, so of unknown size",
             |world| {
-                world.1[1].unreachable = Some("refused".to_owned());
-                world.1[1].total_ipus = 0;
+                world.controllers[1].unreachable = Some("refused".to_owned());
+                world.controllers[1].total_ipus = 0;
                 asking_for(world, "pod2");
             },
             ["vipu=pod1, and the Pods ask for vipu=pod2", "refused"],
@@ -129,24 +135,24 @@ fn waiting_names_unknown_controllers_and_those_without_nodes() {
         (
             "without a node, and full",
             |world| {
-                world.1[0].has_nodes = false;
-                world.1[1] = controller("pod2", 64, 64);
+                world.controllers[0].has_nodes = false;
+                world.controllers[1] = controller("pod2", 64, 64);
             },
             ["no node is labelled vipu=pod1; label those", "64 of its 64"],
         ),
         (
             "without a schedulable node, and too small",
             |world| {
-                world.0.ipus = 32;
-                world.1[1].unschedulable = Some("1 is cordoned".to_owned());
+                world.ipus = 32;
+                world.controllers[1].unschedulable = Some("1 is cordoned".to_owned());
             },
             ["has 16 IPUs in all", "1 is cordoned"],
         ),
         (
             "without agents yet",
             |world| {
-                world.0.ipus = 128;
-                world.1[1].total_ipus = 0;
+                world.ipus = 128;
+                world.controllers[1].total_ipus = 0;
             },
             ["has 16 IPUs in all", "has no IPUs at present"],
         ),
@@ -160,7 +166,7 @@ fn check_waiting(cases: &[(&str, Change, [&str; 2])]) {
             panic!("{name}: {:?}", decide(*change));
         };
         assert_eq!(passed_over.len(), 2, "{name}");
-        for ((_, reason), expected) in passed_over.iter().zip(expected) {
+        for (PassedOver { reason, .. }, expected) in passed_over.iter().zip(expected) {
             assert!(reason.contains(expected), "{name}: {reason}");
         }
     }
@@ -171,7 +177,7 @@ fn what_no_controller_can_ever_serve_is_rejected() {
     let cases: [(&str, Change, &str); 3] = [
         (
             "too large",
-            |world| world.0.ipus = 128,
+            |world| world.ipus = 128,
             "pod2: has 64 IPUs in all",
         ),
         (
@@ -182,7 +188,7 @@ fn what_no_controller_can_ever_serve_is_rejected() {
         (
             "the only node is too small",
             |world| {
-                world.0.ipus = 32;
+                world.ipus = 32;
                 asking_for(world, "pod1");
             },
             "pod1: has 16 IPUs in all, fewer than the 32 requested; pod2: its nodes",

@@ -1,11 +1,9 @@
 //! Pure: reads fields of JSON that may have any shape, and shows their values in messages.
 
+use guest_sdk::message::shown;
 use serde_json::Value;
 
 use super::Violation;
-
-/// Longest value shown in a message, in characters.
-const SHOWN_MAX: usize = 60;
 
 /// The value at a path of keys; none where a step is missing, is null, or is not an object.
 pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
@@ -22,15 +20,6 @@ pub(super) fn text<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
 /// Whether the job has a launcher Pod, with a command or interactive.
 pub(super) fn has_launcher(spec: &Value) -> bool {
     at(spec, &["launcher"]).is_some() || at(spec, &["interactive"]).is_some()
-}
-
-/// The value as JSON, cut where it is long, so that a message stays readable.
-pub(super) fn shown(value: &Value) -> String {
-    let json = value.to_string();
-    match json.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", &json[..end]),
-        None => json,
-    }
 }
 
 /// A violation of `field` with a message that starts with the value found there.

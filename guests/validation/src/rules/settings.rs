@@ -1,6 +1,6 @@
 //! Pure: the admin's settings of the rules.
 
-use serde_json::Value;
+use guest_sdk::settings;
 
 /// The admin's settings of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,7 @@ impl Settings {
     /// Reads settings such as `{"maxIpusPerJob": 64}`. Missing keys have their defaults, and keys
     /// of other policies are ignored. The error names the key, the value and the rule.
     pub fn parse(json: &str) -> Result<Self, String> {
-        let value: Value = serde_json::from_str(json)
-            .map_err(|error| format!("the settings are not JSON: {error}"))?;
-        let Some(settings) = value.as_object() else {
-            return Err("the settings are not a JSON object; write {} for none".to_owned());
-        };
+        let settings = settings::parse_object(json)?;
         let mut parsed = Self::default();
         if let Some(limit) = settings.get("maxIpusPerJob") {
             parsed.max_ipus_per_job = limit

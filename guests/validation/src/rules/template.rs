@@ -1,9 +1,10 @@
 //! Pure: the workers' Pod template and how it is rolled out.
 
+use guest_sdk::message::shown;
 use serde_json::Value;
 
 use super::Verdict;
-use super::fields::{at, broken, has_launcher, shown};
+use super::fields::{at, broken, has_launcher};
 
 /// Most containers that are looked at one by one.
 const CONTAINERS_MAX: usize = 64;

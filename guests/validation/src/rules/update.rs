@@ -1,10 +1,11 @@
 //! Pure: what may change in a job that exists. Fields are compared by their meaning: a quantity in another notation, or an
 //! empty list where there was none, is no change.
 
+use guest_sdk::message::shown;
 use ipu_pod_template::canonical;
 use serde_json::{Value, json};
 
-use super::fields::{at, has_launcher, shown, whole};
+use super::fields::{at, has_launcher, whole};
 use super::{Verdict, sizing};
 
 /// Compares a spec with the one before it.
