@@ -160,6 +160,21 @@ impl ControllerOptions {
         }
     }
 
+    /// Serves the metrics until `stop`.
+    async fn serve_metrics(
+        &self,
+        port: Port,
+        client: &Client,
+        (metrics, guests): (&Metrics, ActivePolicies),
+        stop: &CancellationToken,
+    ) -> Result<(), ServeError> {
+        let manager = self.metrics_certificate_manager(client);
+        let manager = (manager, metrics.certificates.clone());
+        let exposed = metrics.of_controller(guests);
+        let limits = (METRICS.port, metrics.refused.clone());
+        exposition::endpoint::of_controller(port, manager, exposed, limits, stop.clone()).await
+    }
+
     fn registration(&self, client: &Client) -> Registration {
         Registration {
             client: client.clone(),
@@ -218,14 +233,11 @@ async fn serve(
     let (served_kueue, kueue_watch) = kueue(options);
     let context = options.webhook_context(&metrics, &client, callers.clone(), served_kueue.clone());
     let asked = router(guests.clone(), namespaces.clone(), context);
-    let kept = (options.certificate_manager(&client), clients);
+    let kept = options.certificate_manager(&client);
+    let kept = (kept, clients, metrics.certificates.clone());
     let registration = options.registration(&client);
     let webhooks = webhooks::run(webhook_port, kept, registration, asked, readiness, stop);
-    let exposed = metrics.of_controller(guests.clone());
-    let manager = options.metrics_certificate_manager(&client);
-    let limits = (METRICS.port, metrics.refused.clone());
-    let measured =
-        exposition::endpoint::of_controller(metrics_port, manager, exposed, limits, stop.clone());
+    let measured = options.serve_metrics(metrics_port, &client, (&metrics, guests.clone()), stop);
     let reviewer = options.reviewer(&client, &metrics, &guests, &namespaces);
     let metrics_of_policies = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = ipu_policies::follow(

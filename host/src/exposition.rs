@@ -21,6 +21,7 @@ use ipu_guest_host::metrics::GuestCalls;
 use ipu_jobs::metrics::{JobMetrics, Jobs};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::api_client::ApiCalls;
+use ipu_runtime::certificates::served::ServedCertificates;
 use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::metrics::PREFIX;
 use ipu_runtime::panics;
@@ -38,6 +39,8 @@ pub struct Metrics {
     pub admission: Admission,
     /// Requests to the API server.
     pub api: ApiCalls,
+    /// The certificates that this process serves.
+    pub certificates: ServedCertificates,
     /// Calls of guests.
     pub guests: GuestCalls,
     /// Starts, restarts and ends of jobs.
@@ -151,6 +154,7 @@ impl Metrics {
         let mut now = Registry::with_prefix(PREFIX);
         process::leading(&mut now, process, &self.leading, &self.policies);
         process::conflict(&mut now, &self.conflicts);
+        self.certificates.expose(&mut now);
         ipu_policies::metrics::expose(&mut now, process, guests);
         now
     }

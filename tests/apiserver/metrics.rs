@@ -13,6 +13,7 @@ use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::endpoint;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::certificates::Source;
+use ipu_runtime::certificates::served::ServedCertificates;
 use ipu_runtime::port::limits::METRICS;
 use ipu_runtime::port::serve::Port;
 use ipu_runtime::release::ReleaseOptions;
@@ -44,6 +45,7 @@ async fn serve_metrics(fixture: &JobFixture, port: u16) {
             CancellationToken::new(),
         );
         let limits = (METRICS.port, refused);
+        let manager = (manager, ServedCertificates::default());
         let serving = endpoint::of_controller(port, manager, exposed, limits, stop);
         serving.await.unwrap();
     });

@@ -151,10 +151,13 @@ where taken is a list of ports.
 {{- $account.name | default $made -}}
 {{- end -}}
 
+{{/* Without a name, every Pod with the account `default` of the namespace could write Secrets. */}}
 {{- define "ipu-operator.certificatesServiceAccount" -}}
 {{- $account := .Values.certificates.process.serviceAccount -}}
-{{- $made := ternary (include "ipu-operator.certificatesName" .) "default" $account.create -}}
-{{- $account.name | default $made -}}
+{{- if not (or $account.create $account.name) -}}
+{{- fail "certificates.process.serviceAccount.create is false, and certificates.process.serviceAccount.name is empty. The rights to write Secrets and to change webhook configurations would belong to the ServiceAccount `default`, which each Pod without an account of its own has. Set the name of an existing ServiceAccount that nothing else uses, or set create to true." -}}
+{{- end -}}
+{{- $account.name | default (include "ipu-operator.certificatesName" .) -}}
 {{- end -}}
 
 {{/* The labels that the chart itself sets: selectors, ServiceMonitors and other releases rely on them. */}}

@@ -66,16 +66,38 @@ storage only. Arguments: (list section resources).
 {{- toYaml $context -}}
 {{- end -}}
 
-{{/* Both processes load guests: they store compiled ones, and an admin's guests replace the built-in ones. */}}
+{{/* The PersistentVolumeClaim for modules, if there is one. */}}
+{{- define "ipu-operator.moduleClaim" -}}
+{{- ((.Values.policies | default dict).modules | default dict).existingClaim | default "" -}}
+{{- end -}}
+
+{{/* The folder of that claim in both processes. */}}
+{{- define "ipu-operator.moduleDir" -}}
+/var/lib/ipu-operator/modules
+{{- end -}}
+
+{{/*
+Both processes load guests: they store compiled ones, and an admin's guests replace the built-in ones. Compiled code
+stays in the Pod, because others may write to a claim.
+*/}}
 {{- define "ipu-operator.volumes" -}}
 - name: cache
   emptyDir:
     sizeLimit: 512Mi
+{{- with include "ipu-operator.moduleClaim" . }}
+- name: modules
+  persistentVolumeClaim:
+    claimName: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "ipu-operator.volumeMounts" -}}
 - name: cache
   mountPath: /var/cache/ipu-operator
+{{- if include "ipu-operator.moduleClaim" . }}
+- name: modules
+  mountPath: {{ include "ipu-operator.moduleDir" . }}
+{{- end }}
 {{- end -}}
 
 {{/*

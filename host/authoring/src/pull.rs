@@ -45,7 +45,9 @@ pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), Polic
         } else {
             let signers = signers(&registry, &found, &keys).await.map_err(failed)?;
             // There is one at least. Another line would change the output that scripts read.
-            signers.first().map_or("", |key| key.fingerprint())
+            signers
+                .first()
+                .map_or("", |signer| signer.key.fingerprint())
         };
         let bytes = component(&registry, &found, Limits::default().module).await;
         Ok((found, signed, bytes.map_err(failed)?))

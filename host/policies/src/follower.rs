@@ -153,8 +153,11 @@ impl Follower<'_> {
         self.start_checks(&desired, store, preparing);
         let due = store.start_due(desired, Instant::now());
         if !due.is_empty() {
-            let sources = self.sources.clone();
-            tokio::spawn(async move { sources.prune(&desired_modules, &active_modules).await });
+            let (sources, named) = (self.sources.clone(), self.named_modules(policies));
+            tokio::spawn(async move {
+                sources.prune(&desired_modules, &active_modules).await;
+                sources.prune_shared(named).await;
+            });
         }
         for desired in due {
             let (policies, sources) = (self.active.clone(), self.sources.clone());
@@ -200,6 +203,17 @@ impl Follower<'_> {
                 ((desired.uid, desired.generation), Outcome::Checked(checked))
             });
         }
+    }
+
+    /// Returns the modules of all policies, also of hooks of the other process. `None` if this version cannot read some.
+    fn named_modules(&self, policies: &[ObservedPolicy]) -> Option<Vec<ModuleSource>> {
+        let is_unreadable = policies.iter().any(ObservedPolicy::is_unreadable);
+        if is_unreadable || !self.policies.of_unknown_hooks().is_empty() {
+            return None;
+        }
+        let versions = desired_versions(policies.iter(), &Hook::ALL).into_iter();
+        let modules = versions.map(|version| version.spec.module);
+        Some(modules.collect())
     }
 
     fn publish(&self, report: Report) {
@@ -258,7 +272,7 @@ async fn prepare(
         .await?;
     let signed = sources
         .must_be_signed(&spec.module)
-        .then(|| Signed::at(Instant::now(), fetched.signers));
+        .then(|| Signed::at(Instant::now(), fetched.signers()));
     let prepared = policies
         .host()
         .prepare(spec.hook, fetched.component, module_config(&spec))
@@ -298,7 +312,7 @@ async fn check(
         Trust::Withdrawn(field) => {
             let fetched = fetch(sources, module, CHECK_TIMEOUT).await;
             fetched
-                .map(|fetched| fetched.signers)
+                .map(|fetched| fetched.signers())
                 .map_err(|failure| Failure {
                     reason: format!(
                         "the key that signed the loaded module is no longer in {field}: {}",

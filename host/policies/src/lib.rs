@@ -56,6 +56,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::source::cache_dir::{CACHE_LIMIT, CacheDir};
+use self::source::shared_dir::{SHARED_LIMIT, SharedDir};
 
 /// Returns the options of the guest host of a process, with its hooks and the settings of the built-in guests.
 pub fn host_options(release: &ReleaseOptions, hooks: &[Hook], settings: Value) -> GuestHostOptions {
@@ -96,11 +97,14 @@ pub async fn follow(
     };
     let cache = release.compile_cache_dir.clone();
     let cache = cache.map(|root| Arc::new(CacheDir::new(root, CACHE_LIMIT)));
+    let shared = release.module_dir.clone();
+    let shared = shared.map(|root| Arc::new(SharedDir::new(root, SHARED_LIMIT)));
     let sources = source::Sources {
         client: client.clone(),
         namespace: release.namespace.clone(),
         guests_dir: release.guests_dir.clone(),
         cache,
+        shared,
         required_keys: release.required_keys.0.clone(),
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };

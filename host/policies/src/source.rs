@@ -5,7 +5,11 @@ pub mod cache_dir;
 mod cluster;
 mod keys;
 mod registry;
+pub mod shared_dir;
+mod stored_module;
+mod stored_signature;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,6 +20,8 @@ use tokio::sync::Semaphore;
 
 use self::cache_dir::CacheDir;
 pub use self::keys::{Signers, Trust};
+use self::shared_dir::SharedDir;
+use self::stored_signature::StoredSignature;
 use crate::oci::cosign::KeyError;
 use crate::oci::cosign::Unsigned;
 use crate::oci::credentials::CredentialsError;
@@ -148,6 +154,8 @@ pub struct Sources {
     pub guests_dir: PathBuf,
     /// Cache of fetched modules, so that a restarted process does not depend on their sources.
     pub cache: Option<Arc<CacheDir>>,
+    /// Folder of modules that outlives the Pod.
+    pub shared: Option<Arc<SharedDir>>,
     /// Keys of the release. One of them must have signed each module from outside the image. Empty: none is required.
     pub required_keys: Vec<PemSource>,
     /// Permits for concurrent fetches from registries. A slow registry delays few others.
@@ -176,18 +184,25 @@ impl SourceError {
     }
 }
 
-/// A module, and the keys that signed it.
+/// A module, and its verified signatures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The module.
     pub component: Vec<u8>,
-    /// Keys that signed it: at least one of each list.
-    pub signers: Signers,
+    /// Signatures by the fingerprint of their key: at least one of each list of keys.
+    pub signatures: BTreeMap<String, StoredSignature>,
+}
+
+impl Fetched {
+    /// Returns the keys that signed it.
+    pub fn signers(&self) -> Signers {
+        self.signatures.keys().cloned().collect()
+    }
 }
 
 impl Sources {
-    /// Fetches the module of a policy. A module that must be signed comes from the cache only if the current keys
-    /// verified its signatures before.
+    /// Fetches the module of a policy. A module that must be signed comes from a folder only with signatures of the
+    /// current keys beside it.
     pub async fn fetch(&self, source: &ModuleSource) -> Result<Fetched, SourceError> {
         let lists = self.key_lists(source).await;
         if let Some(cached) = self.cached(source, &lists).await {
@@ -198,7 +213,7 @@ impl Sources {
         } else if let Some(image) = &source.image {
             Fetched {
                 component: self.read_image(image).await?,
-                signers: Signers::new(),
+                signatures: BTreeMap::new(),
             }
         } else if let Some(oci) = &source.oci {
             self.fetch_oci(oci, source, lists).await?

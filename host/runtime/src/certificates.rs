@@ -15,6 +15,7 @@ pub mod owner;
 pub mod registration;
 pub mod renewal;
 pub mod secret;
+pub mod served;
 pub mod serving;
 pub mod validity;
 mod verification;

@@ -62,6 +62,9 @@ pub struct ReleaseOptions {
     /// Folder for compiled guests. No other program may write to it.
     #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
     pub compile_cache_dir: Option<PathBuf>,
+    /// Folder in which modules outlive the Pod. Several Pods may share it.
+    #[arg(long, env = "IPU_OPERATOR_MODULE_DIR")]
+    pub module_dir: Option<PathBuf>,
     /// Public keys, as JSON: a list of objects with `pem`, `configMap` or `secret`, as in an IPUPolicy. One of them must
     /// have signed each module from outside the image. Empty: none is required.
     #[arg(

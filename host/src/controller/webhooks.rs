@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use ipu_runtime::certificates::registration::{Registration, RegistrationError};
 use ipu_runtime::certificates::renewal::CertificateManager;
+use ipu_runtime::certificates::served::ServedCertificates;
 use ipu_runtime::certificates::serving::{CHECK_PERIOD, RETRY_DELAY, Serving, ServingError};
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_text::explain;
@@ -30,13 +31,17 @@ enum RoundError {
 /// Serves these routes on `port` to these clients until `stop`, and then finishes the requests in progress.
 pub async fn run(
     port: Port,
-    (manager, clients): (CertificateManager, Arc<dyn ClientCertVerifier>),
+    (manager, clients, served): (
+        CertificateManager,
+        Arc<dyn ClientCertVerifier>,
+        ServedCertificates,
+    ),
     registration: Registration,
     routes: Router,
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> Result<(), ServeError> {
-    let begun = Serving::start_with_clients(manager, clients);
+    let begun = Serving::start_with_clients(manager, clients, served);
     let Some(mut serving) = stop.run_until_cancelled(begun).await else {
         return Ok(());
     };

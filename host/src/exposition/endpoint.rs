@@ -12,6 +12,7 @@ use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::renewal::CertificateManager;
+use ipu_runtime::certificates::served::ServedCertificates;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
@@ -42,13 +43,13 @@ pub fn certificate_manager(
 /// waits for that.
 pub async fn of_controller(
     port: Port,
-    manager: CertificateManager,
+    (manager, served): (CertificateManager, ServedCertificates),
     exposed: Exposed,
     limits: (&'static str, Refused),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
     let routes = router(exposed, manager.client.clone(), limits);
-    port.serve_managed(routes, manager, stop).await
+    port.serve_managed(routes, manager, served, stop).await
 }
 
 /// The route of the metrics, within the limits of the REST.

@@ -79,5 +79,6 @@ pub(super) async fn serve(
     let limits = (SECURE_REST.port, refused.clone());
     let measured = exposition::endpoint::router(exposed, client, limits);
     let routes = rest::secure(state, refused.clone()).merge(measured);
-    port.serve_managed(routes, manager, stop).await
+    let served = metrics.certificates.clone();
+    port.serve_managed(routes, manager, served, stop).await
 }

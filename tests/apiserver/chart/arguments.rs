@@ -115,6 +115,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
         assert_eq!(release.cluster_domain, ClusterDomain::default());
         assert_eq!(release.guests_dir, Path::new("/guests"));
         assert!(release.compile_cache_dir.is_some());
+        assert_eq!(release.module_dir, None);
     }
     assert_eq!(
         (controller.probe_port, controller.webhook_port),
@@ -160,6 +161,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
         assert_eq!(release.fullname, "my-ipus");
         assert_eq!(release.cluster_domain.to_string(), "k8s.example.com");
         assert_eq!(release.pod_name.as_deref(), Some("filled-in"));
+        let modules = Path::new("/var/lib/ipu-operator/modules");
+        assert_eq!(release.module_dir.as_deref(), Some(modules));
         let [pem, map] = release.required_keys.0.as_slice() else {
             panic!("{:?}", release.required_keys);
         };

@@ -178,6 +178,15 @@ pub(super) fn of_registry(digest: &str, oci: Value) -> Value {
     spec
 }
 
+/// Folders in which a replica stores modules.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Folders<'a> {
+    /// Of its own Pod.
+    pub(super) pod: Option<&'a Path>,
+    /// Of a volume that outlives the Pod.
+    pub(super) volume: Option<&'a Path>,
+}
+
 /// Another replica of the controller, which serves no requests.
 pub(super) struct Other {
     task: JoinHandle<()>,
@@ -186,18 +195,19 @@ pub(super) struct Other {
 
 impl Other {
     pub(super) async fn start(client: Client, name: &'static str) -> Self {
-        Self::start_with(client, name, None).await
+        Self::start_with(client, name, Folders::default()).await
     }
 
-    /// A replica that caches fetched modules in a folder.
+    /// A replica that stores fetched modules in these folders.
     pub(super) async fn start_with(
         client: Client,
         name: &'static str,
-        kept: Option<&Path>,
+        folders: Folders<'_>,
     ) -> Self {
         let dir = tokio::task::spawn_blocking(guests::build).await.unwrap();
         let mut release = release(dir.unwrap(), name);
-        release.compile_cache_dir = kept.map(Path::to_owned);
+        release.compile_cache_dir = folders.pod.map(Path::to_owned);
+        release.module_dir = folders.volume.map(Path::to_owned);
         let hooks = [Hook::Defaulting, Hook::Validation];
         let mut options = ipu_policies::host_options(&release, &hooks, json!({}));
         // The program of the tests is no compiler process, so the replica compiles within its own process.

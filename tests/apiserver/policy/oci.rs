@@ -2,6 +2,7 @@
 
 mod author;
 mod keys;
+mod volume;
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::{Value, json};
 use tests::registry::Access;
 
-use super::fixture::{Fixture, Other};
+use super::fixture::{Fixture, Folders, Other};
 use author::Author;
 
 /// Writes a Secret in the namespace of the release.
@@ -61,7 +62,11 @@ async fn a_module_of_a_registry_stays_active_while_the_registry_is_down_also_aft
     }
     let kept = tempfile::tempdir().unwrap();
     let client = fixture.client.clone();
-    let with_kept = || Other::start_with(client.clone(), "controller-1", Some(kept.path()));
+    let folders = Folders {
+        pod: Some(kept.path()),
+        ..Folders::default()
+    };
+    let with_kept = || Other::start_with(client.clone(), "controller-1", folders);
     let other = with_kept().await;
     fixture
         .apply("small", author.module(&pushed))

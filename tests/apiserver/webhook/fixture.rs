@@ -25,6 +25,7 @@ use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::registration::{CaBundles, Registration};
 use ipu_runtime::certificates::renewal::CertificateManager;
+use ipu_runtime::certificates::served::ServedCertificates;
 use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::port::limits::WEBHOOKS;
 use ipu_runtime::port::serve::Port;
@@ -228,7 +229,7 @@ fn serve(
             );
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
-            let kept = (manager, anybody);
+            let kept = (manager, anybody, ServedCertificates::default());
             let leading = LeadershipStatus::default();
             let reviewer = ExistingReviewer {
                 client: client.clone(),

@@ -18,6 +18,7 @@ use ipu_partitions::nodes::nodes;
 use ipu_partitions::watched::watched;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
+use ipu_runtime::certificates::issue::issue;
 use ipu_runtime::scope::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -58,6 +59,8 @@ async fn happen(metrics: &Metrics) {
     metrics.guests.count_swap(Hook::Placement);
     metrics.guests.count_fallback("mine");
     metrics.guests.count_unanswered("mine");
+    let certificate = issue(&["a.example.com".to_owned()], Timestamp::UNIX_EPOCH).unwrap();
+    metrics.certificates.record("a", &certificate);
     metrics.refused.connection("rest", "address");
     metrics.refused.request("rest", "rate");
     metrics.of_jobs().reconciles.begin().end(Some("Write"));

@@ -8,8 +8,8 @@ use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ipu_guest_host::digest_of;
-use ipu_policies::oci::cosign::{PublicKey, public_keys};
-use ipu_policies::oci::fetch::{find, signers};
+use ipu_policies::oci::cosign::public_keys;
+use ipu_policies::oci::fetch::{Signer, find, signers};
 use ipu_policies::oci::registry::Access;
 use ipu_text::explain;
 use rcgen::{KeyPair, SigningKey};
@@ -61,9 +61,9 @@ async fn judged(
     let registry = fake.client(Access::default());
     let found = find(&registry, &fake.reference(":1")).await.unwrap();
     let signers = signers(&registry, &found, &keys).await;
-    let name = |key: &PublicKey| key.fingerprint().to_owned();
+    let name = |signer: Signer<'_>| signer.key.fingerprint().to_owned();
     signers
-        .map(|keys| keys.into_iter().map(name).collect())
+        .map(|signers| signers.into_iter().map(name).collect())
         .map_err(|error| explain(&error))
 }
 

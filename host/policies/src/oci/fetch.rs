@@ -19,8 +19,25 @@ const PURPOSE_OF_BUNDLE: &str = "dev.sigstore.bundle.predicateType";
 pub struct Found {
     /// Digest of the manifest.
     pub manifest: String,
+    /// The manifest.
+    pub document: Vec<u8>,
     /// Descriptor of the component, which is not fetched yet.
     pub component: Descriptor,
+}
+
+/// A key that signed a component.
+#[derive(Clone, Debug)]
+pub struct Signer<'a> {
+    /// The key.
+    pub key: &'a PublicKey,
+    /// Its signature of the manifest.
+    pub signature: Signature,
+}
+
+impl Signer<'_> {
+    fn is_by(&self, key: &PublicKey) -> bool {
+        self.key.fingerprint() == key.fingerprint()
+    }
 }
 
 /// Failure to fetch a component.
@@ -44,6 +61,7 @@ pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, F
     match component {
         Ok(component) => Ok(Found {
             manifest: document.digest,
+            document: document.bytes,
             component,
         }),
         Err(source) => Err(FetchError::Manifest(document.digest, source)),
@@ -56,27 +74,30 @@ pub async fn signers<'a>(
     registry: &Registry,
     found: &Found,
     keys: &'a [PublicKey],
-) -> Result<Vec<&'a PublicKey>, FetchError> {
+) -> Result<Vec<Signer<'a>>, FetchError> {
     let digest = &found.manifest;
     let forms = [
         simple(registry, digest).await,
         bundles(registry, digest).await,
     ];
-    let (mut signers, mut rejections, mut failed) = (Vec::new(), Vec::new(), None);
+    let (mut signers, mut rejections, mut failed) = (Vec::<Signer<'a>>::new(), Vec::new(), None);
     for form in forms {
         let locations = form.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Vec::new()
         });
         for location in locations {
-            let signature = location.signature(registry).await.transpose();
-            match signature.map(|signature| Ok(signature?.verify(keys, digest))) {
-                Some(Ok(Ok(key))) => signers.push(key),
-                Some(Ok(Err(rejection))) => rejections.push(rejection),
-                Some(Err(error)) => {
+            match location.signature(registry).await {
+                Ok(Some(signature)) => match signature.verify(keys, digest) {
+                    // One signature of a key is sufficient.
+                    Ok(key) if signers.iter().any(|signer| signer.is_by(key)) => {}
+                    Ok(key) => signers.push(Signer { key, signature }),
+                    Err(rejection) => rejections.push(rejection),
+                },
+                Ok(None) => {}
+                Err(error) => {
                     failed.get_or_insert(error);
                 }
-                None => {}
             }
         }
     }

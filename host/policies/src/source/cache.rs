@@ -1,70 +1,67 @@
-//! The cache of fetched modules on disk, by digest, with the keys that verified their signatures.
+//! Stored modules, by digest, with the signatures that verify them: in the folder of the Pod, and in the one that
+//! outlives it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use ipu_api::ipupolicy::ModuleSource;
-use ipu_guest_host::digest_of;
 
-use super::cache_dir::{self, Written};
-use super::keys::{KeyList, Signers};
+use super::cache_dir::{CacheDir, Written};
+use super::keys::KeyList;
+use super::stored_module::{StoredModule, Unusable, files};
 use super::{Fetched, Sources};
+use crate::oci::reference::is_digest;
 
 impl Sources {
-    /// Returns a module from the cache if its digest is right, and a key of each list verified its signature before.
+    /// Returns a stored module if its digest is right, and a key of each list signed it. The folder of the Pod is first:
+    /// it answers also while a network volume does not.
     pub(super) async fn cached(&self, source: &ModuleSource, lists: &[KeyList]) -> Option<Fetched> {
-        let path = self.cache_path(source)?;
-        let mut signers = Signers::new();
-        for list in lists {
-            let marked = marked_signers(&path, list).await;
-            if marked.is_empty() {
-                return None;
+        let digest = stored_digest(source)?;
+        let keys = lists.iter().flat_map(KeyList::keys);
+        let fingerprints: Vec<_> = keys.map(|key| key.fingerprint().to_owned()).collect();
+        let verify = |read, folder: &Path| verified(read, folder, digest, lists);
+        if let Some(cache) = &self.cache {
+            let read = cache.read(digest.to_owned(), fingerprints.clone()).await;
+            if let Some(fetched) = verify(read, &cache.modules()) {
+                cache.touch(digest).await;
+                return Some(fetched);
             }
-            signers.extend(marked);
         }
-        let component = tokio::fs::read(&path).await.ok()?;
-        if Some(digest_of(&component).as_str()) != source.digest.as_deref() {
-            return None;
+        let shared = self.shared.as_ref()?;
+        let read = shared.read(digest.to_owned(), fingerprints).await;
+        let fetched = verify(read, shared.root())?;
+        if let Some(cache) = &self.cache {
+            store_in_pod(cache, digest, &fetched).await;
         }
-        cache_dir::touch(path).await;
-        Some(Fetched { component, signers })
+        Some(fetched)
     }
 
-    /// Stores a module, and the keys that signed it. Failures are only logged: the next start fetches the module again.
+    /// Stores a module, and the signatures of the keys that signed it. Failures are only logged: the next start fetches
+    /// the module again.
     pub(super) async fn store(&self, source: &ModuleSource, fetched: &Fetched) {
-        let (Some(path), Some(cache)) = (self.cache_path(source), &self.cache) else {
+        let Some(digest) = stored_digest(source) else {
             return;
         };
-        let bytes = &fetched.component;
-        let mut written = cache.write(path.clone(), bytes.clone()).await;
-        for signer in &fetched.signers {
-            if let Ok(Written::Stored) = written {
-                let marked = tokio::fs::write(signature_marker(&path, signer), []).await;
-                written = marked.map(|()| Written::Stored);
-            }
+        if let Some(cache) = &self.cache {
+            store_in_pod(cache, digest, fetched).await;
         }
-        if let Ok(Written::TooLarge) = written {
-            let (path, bytes) = (path.display(), bytes.len());
-            tracing::warn!(%path, bytes, "a module is too large to store for the next start, which fetches it again");
-        }
-        if let Err(error) = written {
-            let path = path.display();
-            tracing::warn!(%path, %error, "failed to store a module for the next start");
+        if let Some(shared) = &self.shared
+            && let Err(error) = shared.store(files(digest, fetched)).await
+        {
+            let path = shared.root().display();
+            tracing::warn!(%path, %error, digest, "failed to store a module for later Pods; this one works without it");
         }
     }
 
-    /// Deletes the modules that no version of any policy refers to, with their markers. Active modules are evicted last.
+    /// Deletes the modules that no version of any policy refers to, with their signatures. Active modules are evicted
+    /// last.
     pub async fn prune(&self, desired: &[ModuleSource], active: &[ModuleSource]) {
         let Some(cache) = &self.cache else {
             return;
         };
-        let digest = |module: &ModuleSource| {
-            let digest = module.digest.as_deref()?.strip_prefix("sha256:")?;
-            Some(digest.to_owned())
-        };
-        let referenced: BTreeSet<String> = desired.iter().filter_map(digest).collect();
-        let active = active.iter().filter_map(digest).collect();
-        cache.set_active(active).await;
+        let referenced = digests(desired);
+        cache.set_active(digests(active)).await;
         let Ok(mut files) = tokio::fs::read_dir(cache.modules()).await else {
             return;
         };
@@ -81,132 +78,83 @@ impl Sources {
         }
     }
 
+    /// Deletes the modules that no policy of either process names from the folder that outlives the Pod. `None`: this
+    /// version cannot read some policies, and deletes none.
+    pub async fn prune_shared(&self, named: Option<Vec<ModuleSource>>) {
+        let Some(shared) = &self.shared else {
+            return;
+        };
+        let named = named.map(|modules| digests(&modules));
+        if let Err(error) = shared.prune(named).await {
+            let path = shared.root().display();
+            tracing::warn!(%path, %error, "failed to remove unused modules");
+        }
+    }
+
     /// Evicts files after a module was compiled.
     pub async fn trim(&self) {
         if let Some(cache) = &self.cache {
             cache.trim().await;
         }
     }
+}
 
-    fn cache_path(&self, source: &ModuleSource) -> Option<PathBuf> {
-        let cache = self.cache.as_ref()?;
-        // The files of the image are local too.
-        if source.image.is_some() {
-            return None;
+/// Returns the digest under which a module is stored, without `sha256:`. The files of the image are local too.
+fn stored_digest(source: &ModuleSource) -> Option<&str> {
+    let digest = source.digest.as_deref().filter(|digest| is_digest(digest));
+    let digest = digest?.strip_prefix("sha256:");
+    digest.filter(|_| source.image.is_none())
+}
+
+fn digests(modules: &[ModuleSource]) -> BTreeSet<String> {
+    let digests = modules.iter().filter_map(stored_digest);
+    digests.map(str::to_owned).collect()
+}
+
+/// Returns a module that was read from a folder, if it is usable. Otherwise it is fetched again, and replaced.
+fn verified(
+    read: io::Result<Option<StoredModule>>,
+    folder: &Path,
+    digest: &str,
+    lists: &[KeyList],
+) -> Option<Fetched> {
+    let path = folder.display();
+    match read {
+        Ok(stored) => match stored?.verified(digest, lists) {
+            Ok(fetched) => Some(fetched),
+            Err(error @ Unusable::Digest(_)) => {
+                tracing::warn!(%path, digest, %error, "a stored module is not used");
+                None
+            }
+            Err(error @ Unusable::Unsigned) => {
+                tracing::debug!(%path, digest, %error, "a stored module is not used");
+                None
+            }
+        },
+        Err(error) => {
+            tracing::warn!(%path, digest, %error, "failed to read a stored module");
+            None
         }
-        let digest = source.digest.as_ref()?.strip_prefix("sha256:")?;
-        Some(cache.modules().join(format!("{digest}.wasm")))
     }
 }
 
-/// Returns the keys of a list that verified a signature of the module before.
-async fn marked_signers(module: &Path, list: &KeyList) -> Vec<String> {
-    let mut signers = Vec::new();
-    for key in list.keys() {
-        let marker = signature_marker(module, key.fingerprint());
-        if tokio::fs::try_exists(marker).await.unwrap_or(false) {
-            signers.push(key.fingerprint().to_owned());
+async fn store_in_pod(cache: &CacheDir, digest: &str, fetched: &Fetched) {
+    for file in files(digest, fetched) {
+        let (path, bytes) = (cache.modules().join(&file.name), file.bytes.len());
+        match cache.write(path.clone(), file.bytes).await {
+            Ok(Written::Stored) => {}
+            Ok(Written::TooLarge) => {
+                let path = path.display();
+                tracing::warn!(%path, bytes, "a module is too large to store for the next start, which fetches it again");
+            }
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "failed to store a module for the next start");
+                return;
+            }
         }
     }
-    signers
-}
-
-/// Returns the marker file: it exists if the key with this fingerprint verified the signature of the module.
-fn signature_marker(module: &Path, fingerprint: &str) -> PathBuf {
-    let key = fingerprint.trim_start_matches("sha256:");
-    module.with_extension(format!("signed-by-{key}"))
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use kube::{Client, Config};
-    use serde_json::json;
-    use tokio::sync::Semaphore;
-
-    use super::*;
-    use crate::oci::cosign::public_keys;
-    use crate::source::cache_dir::CacheDir;
-
-    const MODULE: &[u8] = b"a module";
-    const COSIGN: &str = include_str!("../oci/cosign/samples/cosign.pub");
-    const RSA: &str = include_str!("../oci/cosign/samples/rsa.pub");
-
-    fn sources(folder: &Path) -> Sources {
-        let unreachable = Config::new("http://127.0.0.1:1".parse().unwrap());
-        Sources {
-            client: Client::try_from(unreachable).unwrap(),
-            namespace: "default".to_owned(),
-            guests_dir: folder.to_owned(),
-            cache: Some(Arc::new(CacheDir::new(folder.to_owned(), 1 << 20))),
-            required_keys: Vec::new(),
-            registries: Arc::new(Semaphore::new(1)),
-        }
-    }
-
-    fn fingerprint(key: &str) -> String {
-        public_keys(key.as_bytes()).unwrap()[0]
-            .fingerprint()
-            .to_owned()
-    }
-
-    fn source(keys: Option<&str>) -> ModuleSource {
-        let mut module = json!({
-            "digest": digest_of(MODULE).as_str(),
-            "oci": {"reference": "r.io/a:1"},
-        });
-        if let Some(keys) = keys {
-            module["oci"]["signature"] = json!({"keys": [{"pem": keys}]});
-        }
-        serde_json::from_value(module).unwrap()
-    }
-
-    async fn cached(sources: &Sources, source: &ModuleSource) -> Option<Vec<u8>> {
-        let lists = sources.key_lists(source).await;
-        let cached = sources.cached(source, &lists).await;
-        cached.map(|cached| cached.component)
-    }
-
-    fn fetched(component: &[u8], signer: Option<&str>) -> Fetched {
-        Fetched {
-            component: component.to_owned(),
-            signers: signer.map(str::to_owned).into_iter().collect(),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_cached_module_that_must_be_signed_needs_a_key_that_verified_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let sources = sources(folder.path());
-        sources.store(&source(None), &fetched(MODULE, None)).await;
-        assert!(cached(&sources, &source(None)).await.is_some());
-        assert_eq!(cached(&sources, &source(Some(COSIGN))).await, None);
-        let signed = fetched(MODULE, Some(&fingerprint(COSIGN)));
-        sources.store(&source(Some(COSIGN)), &signed).await;
-        assert_eq!(cached(&sources, &source(Some(RSA))).await, None);
-        assert_eq!(cached(&sources, &source(Some("no key"))).await, None);
-        let both = source(Some(&format!("{RSA}{COSIGN}")));
-        assert_eq!(cached(&sources, &both).await.as_deref(), Some(MODULE));
-        let path = sources.cache_path(&both).unwrap();
-        std::fs::write(path, b"another module").unwrap();
-        assert_eq!(cached(&sources, &both).await, None);
-    }
-
-    #[tokio::test]
-    async fn an_unreferenced_module_is_deleted_with_its_markers() {
-        let folder = tempfile::tempdir().unwrap();
-        let sources = sources(folder.path());
-        let (kept, signer) = (source(Some(COSIGN)), fingerprint(COSIGN));
-        sources.store(&kept, &fetched(MODULE, Some(&signer))).await;
-        let mut other = kept.clone();
-        other.digest = Some(digest_of(b"other").to_string());
-        let stored = fetched(b"other", Some(&signer));
-        sources.store(&other, &stored).await;
-        sources.prune(std::slice::from_ref(&kept), &[]).await;
-        assert_eq!(cached(&sources, &other).await, None);
-        assert!(cached(&sources, &kept).await.is_some());
-        let files = std::fs::read_dir(folder.path().join("modules")).unwrap();
-        assert_eq!(files.count(), 2, "the module and its marker");
-    }
-}
+mod tests;

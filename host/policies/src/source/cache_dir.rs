@@ -11,6 +11,8 @@ use std::time::SystemTime;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
+use super::stored_module::StoredModule;
+
 /// Size limit of the directory, in bytes, without the one module that is being compiled. The chart sets the limit of the
 /// volume to twice as much.
 pub const CACHE_LIMIT: u64 = 256 << 20;
@@ -57,6 +59,28 @@ impl CacheDir {
     /// Returns the directory of the modules. Compiled code has other directories.
     pub(super) fn modules(&self) -> PathBuf {
         self.root.join("modules")
+    }
+
+    /// Reads the module with this digest, and its signatures by these keys.
+    pub(super) async fn read(
+        &self,
+        digest: String,
+        fingerprints: Vec<String>,
+    ) -> io::Result<Option<StoredModule>> {
+        let folder = self.modules();
+        let reading = spawn_blocking(move || StoredModule::read(&folder, &digest, &fingerprints));
+        reading.await.map_err(io::Error::other)?
+    }
+
+    /// Records that the module with this digest was used.
+    pub(super) async fn touch(&self, digest: &str) {
+        let path = self.modules().join(format!("{digest}.wasm"));
+        // If the file was deleted, the next fetch uses its source.
+        let touched = spawn_blocking(move || {
+            let file = File::options().append(true).open(path)?;
+            file.set_modified(SystemTime::now())
+        });
+        let _ = touched.await;
     }
 
     /// Sets the digests of the active modules, which are evicted last.
@@ -129,7 +153,7 @@ fn evictions(mut items: Vec<Item>, limit: u64) -> Vec<Item> {
     evicted
 }
 
-/// Collects all files below a directory. `x`, `x.stats` and `x.signed-by-y` are one item.
+/// Collects all files below a directory. `x`, `x.stats` and `x.signature-y` are one item.
 fn collect_items(folder: &Path, items: &mut BTreeMap<PathBuf, Item>) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -156,16 +180,6 @@ fn collect_items(folder: &Path, items: &mut BTreeMap<PathBuf, Item>) -> io::Resu
         }
     }
     Ok(())
-}
-
-/// Records that a file was used.
-pub(super) async fn touch(path: PathBuf) {
-    // If the file was deleted, the next fetch uses its source.
-    let touched = spawn_blocking(move || {
-        let file = File::options().append(true).open(path)?;
-        file.set_modified(SystemTime::now())
-    });
-    let _ = touched.await;
 }
 
 /// Turns "not found" into `None`: another process can have removed the file.

@@ -1,10 +1,14 @@
 //! Reads the ConfigMaps and Secrets that policies refer to, in the namespace of the release.
 
+use std::collections::BTreeMap;
+
 use ipu_api::ipupolicy::{ConfigMapModule, PemSource, SecretName};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 
-use super::keys::{KeyList, Signers};
+use super::keys::KeyList;
+use super::stored_signature::StoredSignature;
 use super::{Fetched, SourceError, Sources};
 use crate::oci::cosign::{Unsigned, file_signer};
 use crate::oci::credentials::Credentials;
@@ -33,18 +37,22 @@ impl Sources {
         let text = map.data.and_then(|mut data| data.remove(&key));
         let signature = text.map(String::into_bytes);
         let signature = signature.or_else(|| files.remove(&key).map(|bytes| bytes.0));
-        let mut signers = Signers::new();
+        let mut signatures = BTreeMap::new();
         for list in lists {
             let found = match &signature {
                 None => Err(Unsigned::NoFile(key.clone())),
                 Some(signature) => file_signer(&component, signature, list.keys())
-                    .map(|key| key.fingerprint().to_owned())
+                    .map(|key| (key.fingerprint().to_owned(), signature.clone()))
                     .map_err(|rejection| Unsigned::File(key.clone(), rejection)),
             };
             let module = || format!("the key {:?} of the ConfigMap {}", source.key, source.name);
-            signers.insert(found.map_err(|unsigned| list.refusal(module(), unsigned))?);
+            let (signer, signature) = found.map_err(|unsigned| list.refusal(module(), unsigned))?;
+            signatures.insert(signer, StoredSignature::File(ByteString(signature)));
         }
-        Ok(Fetched { component, signers })
+        Ok(Fetched {
+            component,
+            signatures,
+        })
     }
 
     /// Returns the credentials for a reference.

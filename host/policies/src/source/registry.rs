@@ -1,9 +1,12 @@
 //! Fetches a module from an OCI registry, after its digest and the required signatures are verified.
 
+use std::collections::BTreeMap;
+
 use ipu_api::ipupolicy::{ModuleSource, OciModule};
 use ipu_guest_host::Limits;
 
-use super::keys::{KeyList, Signers};
+use super::keys::KeyList;
+use super::stored_signature::StoredSignature;
 use super::{Fetched, SourceError, Sources, check_digest};
 use crate::oci::fetch::{FetchError, component, find, signers};
 use crate::oci::reference::Reference;
@@ -22,23 +25,26 @@ impl Sources {
         let failed = |source: FetchError| SourceError::Oci(oci.reference.clone(), Box::new(source));
         let found = find(&registry, &reference).await.map_err(failed)?;
         check_digest(source, &found.component.digest)?;
-        let mut all = Signers::new();
+        let mut signatures = BTreeMap::new();
         for list in lists {
-            let keys = match signers(&registry, &found, list.keys()).await {
-                Ok(keys) => keys,
+            let signers = match signers(&registry, &found, list.keys()).await {
+                Ok(signers) => signers,
                 Err(FetchError::Unsigned(manifest, unsigned)) => {
                     let module = format!("the manifest {manifest} of {}", oci.reference);
                     return Err(list.refusal(module, unsigned));
                 }
                 Err(error) => return Err(failed(error)),
             };
-            all.extend(keys.into_iter().map(|key| key.fingerprint().to_owned()));
+            signatures.extend(signers.into_iter().map(|signer| {
+                let stored = StoredSignature::of_manifest(&found.document, signer.signature);
+                (signer.key.fingerprint().to_owned(), stored)
+            }));
         }
         let limit = Limits::default().module;
         let component = component(&registry, &found, limit).await.map_err(failed)?;
         Ok(Fetched {
             component,
-            signers: all,
+            signatures,
         })
     }
 

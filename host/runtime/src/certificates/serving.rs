@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use super::CertificateBundle;
 use super::renewal::{CertificateManager, ManagerError};
+use super::served::ServedCertificates;
 use crate::clock;
 
 /// Period at which the certificate is checked.
@@ -50,18 +51,20 @@ pub struct Serving {
     bundle: CertificateBundle,
     clients: Arc<dyn ClientCertVerifier>,
     tls: RustlsConfig,
+    served: ServedCertificates,
 }
 
 impl Serving {
     /// Waits for the first certificate. Clients need no certificate.
-    pub async fn start(manager: CertificateManager) -> Self {
-        Self::start_with_clients(manager, Arc::new(NoClientAuth)).await
+    pub async fn start(manager: CertificateManager, served: ServedCertificates) -> Self {
+        Self::start_with_clients(manager, Arc::new(NoClientAuth), served).await
     }
 
     /// As [`Self::start`], with a verifier of client certificates.
     pub async fn start_with_clients(
         manager: CertificateManager,
         clients: Arc<dyn ClientCertVerifier>,
+        served: ServedCertificates,
     ) -> Self {
         loop {
             let loaded = async {
@@ -71,11 +74,13 @@ impl Serving {
             };
             match loaded.await {
                 Ok((bundle, tls)) => {
+                    served.record(&manager.secret, &bundle);
                     return Self {
                         manager,
                         bundle,
                         clients,
                         tls,
+                        served,
                     };
                 }
                 Err(error) => warn!("{}", explain(&error)),
@@ -100,6 +105,7 @@ impl Serving {
             let secret = &self.manager.secret;
             let config = config(secret, &bundle, &self.clients)?;
             self.tls.reload_from_config(config);
+            self.served.record(secret, &bundle);
             info!(secret, "the server uses a new certificate");
             self.bundle = bundle;
         }

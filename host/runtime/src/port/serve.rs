@@ -23,6 +23,7 @@ use super::connection_limiter::{Connection, ConnectionLimiter};
 use super::limits::Limits;
 use super::listen;
 use crate::certificates::renewal::CertificateManager;
+use crate::certificates::served::ServedCertificates;
 use crate::certificates::serving::Serving;
 use crate::port::metrics::Refused;
 
@@ -87,9 +88,11 @@ impl Port {
         self,
         routes: Router,
         manager: CertificateManager,
+        served: ServedCertificates,
         stop: CancellationToken,
     ) -> Result<(), ServeError> {
-        let Some(serving) = stop.run_until_cancelled(Serving::start(manager)).await else {
+        let begun = Serving::start(manager, served);
+        let Some(serving) = stop.run_until_cancelled(begun).await else {
             return Ok(());
         };
         let served = Box::pin(self.serve_tls(routes, serving.tls(), stop));

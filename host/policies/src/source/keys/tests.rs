@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{Request, Response, StatusCode};
 use ipu_guest_host::digest_of;
+use k8s_openapi::ByteString;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -18,6 +19,7 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::source::Fetched;
 use crate::source::cache_dir::CacheDir;
+use crate::source::stored_signature::StoredSignature;
 
 const MODULE: &[u8] = b"\0asm, a module";
 
@@ -73,6 +75,7 @@ impl World {
             namespace: "default".to_owned(),
             guests_dir: folder.clone(),
             cache: Some(Arc::new(CacheDir::new(folder, 1 << 20))),
+            shared: None,
             required_keys: serde_json::from_value(required).unwrap(),
             registries: Arc::new(Semaphore::new(1)),
         }
@@ -136,7 +139,7 @@ async fn a_module_in_a_config_map_is_loaded_with_a_signature_of_a_required_key()
         world.put_signed(&data);
         let fetched = sources.fetch(&module()).await.unwrap();
         assert_eq!(fetched.component, MODULE);
-        assert_eq!(fetched.signers.len(), 1);
+        assert_eq!(fetched.signers().len(), 1);
         world.forget_cached();
     }
     for (text, part) in [
@@ -187,7 +190,7 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
     let put = |key: &KeyPair| world.put("keys", &json!({"data": {"pub": key.public_key_pem()}}));
     put(&signer);
     world.put_signed(&json!({"data": {"x.wasm.sig": signature(&signer)}}));
-    let signers = sources.fetch(&module()).await.unwrap().signers;
+    let signers = sources.fetch(&module()).await.unwrap().signers();
     assert_eq!(sources.trust(&module(), &signers).await, Trust::Kept);
 
     *world.is_down.lock() = true;
@@ -212,7 +215,7 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
     }
     // The other key of the list is enough.
     world.put_signed(&json!({"data": {"x.wasm.sig": signature(&other)}}));
-    let signers = sources.fetch(&module()).await.unwrap().signers;
+    let signers = sources.fetch(&module()).await.unwrap().signers();
     assert_eq!(sources.trust(&module(), &signers).await, Trust::Kept);
 }
 
@@ -230,15 +233,19 @@ async fn a_key_of_each_list_must_have_signed_a_cached_module() {
     };
     let lists = sources.key_lists(&source).await;
     let store = async |signers: &[&KeyPair]| {
-        let signers = signers.iter().map(|key| fingerprint(key)).collect();
-        let component = MODULE.to_owned();
-        sources
-            .store(&source, &Fetched { component, signers })
-            .await;
+        let signatures = signers.iter().map(|key| {
+            let signature = ByteString(key.sign(MODULE).unwrap());
+            (fingerprint(key), StoredSignature::File(signature))
+        });
+        let fetched = Fetched {
+            component: MODULE.to_owned(),
+            signatures: signatures.collect(),
+        };
+        sources.store(&source, &fetched).await;
     };
     store(&[&of_policy]).await;
     assert_eq!(sources.cached(&source, &lists).await, None);
     store(&[&of_release]).await;
     let cached = sources.cached(&source, &lists).await.unwrap();
-    assert_eq!(cached.signers.len(), 2);
+    assert_eq!(cached.signers().len(), 2);
 }

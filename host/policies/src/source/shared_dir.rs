@@ -1,0 +1,217 @@
+//! The folder of modules that outlives a Pod: a volume to which all replicas of both processes write at once, and
+//! others may write too. The operator works without it while it is full, read-only or unreachable.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirEntry, File, Metadata};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::stored_module::{NamedFile, StoredModule, module_of_file};
+
+/// Size limit of the modules in the folder, in bytes.
+pub const SHARED_LIMIT: u64 = 256 << 20;
+
+/// Timeout of one access. A network volume whose server is away never answers.
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Age below which no file is removed: another replica may have written it for a policy that this one has not seen.
+/// The clocks of nodes and file servers may be an hour off.
+const GRACE: Duration = Duration::from_hours(2);
+
+/// Start of the names of temporary files.
+const PART: &str = "part-";
+
+/// A folder of modules that several processes share.
+pub struct SharedDir {
+    root: PathBuf,
+    limit: u64,
+    /// Digests of the modules that IPUPolicies name, without `sha256:`. `None` while some of them are not known.
+    named: Mutex<Option<BTreeSet<String>>>,
+    /// Permit of one access at a time: an access without an answer holds its thread.
+    access: Arc<Semaphore>,
+    is_stuck: AtomicBool,
+}
+
+impl SharedDir {
+    /// The folder `root`, with modules of at most `limit` bytes.
+    pub fn new(root: PathBuf, limit: u64) -> Self {
+        Self {
+            root,
+            limit,
+            named: Mutex::default(),
+            access: Arc::new(Semaphore::new(1)),
+            is_stuck: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Reads the module with this digest, and its signatures by these keys.
+    pub(super) async fn read(
+        &self,
+        digest: String,
+        fingerprints: Vec<String>,
+    ) -> io::Result<Option<StoredModule>> {
+        self.access(move |root| StoredModule::read(root, &digest, &fingerprints))
+            .await
+    }
+
+    /// Writes the files of a module, each atomically.
+    pub(super) async fn store(&self, files: Vec<NamedFile>) -> io::Result<()> {
+        let (limit, named) = (self.limit, self.named.lock().clone());
+        self.access(move |root| {
+            fs::create_dir_all(root)?;
+            make_space(root, limit, &files, named.as_ref())?;
+            files
+                .iter()
+                .try_for_each(|file| write_atomically(root, file))
+        })
+        .await
+    }
+
+    /// Sets the digests of the modules that IPUPolicies name, and removes all others that are older than the grace
+    /// period. `None`: this version cannot read some IPUPolicies, and removes no module.
+    pub(super) async fn prune(&self, named: Option<BTreeSet<String>>) -> io::Result<()> {
+        self.named.lock().clone_from(&named);
+        self.access(move |root| remove_unnamed(root, named.as_ref()))
+            .await
+    }
+
+    /// Runs blocking work on the folder, within the timeout of an access.
+    async fn access<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let late = || io::Error::new(ErrorKind::TimedOut, "the volume gives no answer");
+        if self.is_stuck.load(Ordering::Relaxed) && self.access.available_permits() == 0 {
+            return Err(late());
+        }
+        let root = self.root.clone();
+        let access = async {
+            let permit = self.access.clone().acquire_owned().await;
+            let permit = permit.map_err(io::Error::other)?;
+            let working = spawn_blocking(move || {
+                let _permit = permit;
+                work(&root)
+            });
+            working.await.map_err(io::Error::other)?
+        };
+        let ended = timeout(ACCESS_TIMEOUT, access).await;
+        self.is_stuck.store(ended.is_err(), Ordering::Relaxed);
+        ended.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Removes unnamed modules if the folder would exceed its limit with these files. Named ones stay.
+fn make_space(
+    root: &Path,
+    limit: u64,
+    files: &[NamedFile],
+    named: Option<&BTreeSet<String>>,
+) -> io::Result<()> {
+    let is_replaced = |name: &str| files.iter().any(|file| file.name == name);
+    let added: u64 = files.iter().map(|file| file.bytes.len() as u64).sum();
+    let fits = || Ok::<_, io::Error>(taken(root, is_replaced)?.saturating_add(added) <= limit);
+    if fits()? {
+        return Ok(());
+    }
+    remove_unnamed(root, named)?;
+    if fits()? {
+        return Ok(());
+    }
+    let problem =
+        format!("with this module it would hold more than {limit} bytes, the most that it may");
+    Err(io::Error::new(ErrorKind::StorageFull, problem))
+}
+
+/// Returns the bytes of the operator's files, without those that are about to be replaced.
+fn taken(root: &Path, is_replaced: impl Fn(&str) -> bool) -> io::Result<u64> {
+    let mut bytes: u64 = 0;
+    for_each_file(root, |name, _, found| {
+        if !is_replaced(name) && (module_of_file(name).is_some() || name.starts_with(PART)) {
+            bytes = bytes.saturating_add(found.len());
+        }
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+/// Removes the files of modules that no IPUPolicy names, and temporary files of processes that have ended.
+fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<()> {
+    let now = SystemTime::now();
+    for_each_file(root, |name, entry, found| {
+        let age = now.duration_since(found.modified()?).unwrap_or_default();
+        if is_removable(name, age, named) {
+            tracing::info!(name, "removed the file of a module that no IPUPolicy names");
+            return ignore_not_found(fs::remove_file(entry.path())).map(drop);
+        }
+        Ok(())
+    })
+}
+
+/// Whether a file is the operator's, and nothing needs it.
+fn is_removable(name: &str, age: Duration, named: Option<&BTreeSet<String>>) -> bool {
+    let is_unnamed = match module_of_file(name) {
+        Some(digest) => named.is_some_and(|named| !named.contains(digest)),
+        None => name.starts_with(PART),
+    };
+    is_unnamed && age >= GRACE
+}
+
+/// Visits the regular files of the folder, not those below it.
+fn for_each_file(
+    root: &Path,
+    mut visit: impl FnMut(&str, &DirEntry, &Metadata) -> io::Result<()>,
+) -> io::Result<()> {
+    let Some(entries) = ignore_not_found(fs::read_dir(root))? else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        let Some(found) = ignore_not_found(entry.metadata())? else {
+            continue;
+        };
+        if let (true, Some(name)) = (found.is_file(), entry.file_name().to_str()) {
+            visit(name, &entry, &found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Turns "not found" into `None`: another replica can have removed the file.
+fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Writes a file under another name, and renames it. Processes of different Pods have the same process id, so the other
+/// name is random.
+fn write_atomically(root: &Path, file: &NamedFile) -> io::Result<()> {
+    let random = RandomState::new().build_hasher().finish();
+    let part = root.join(format!("{PART}{random:016x}"));
+    let written = File::create_new(&part).and_then(|mut part| {
+        part.write_all(&file.bytes)?;
+        part.sync_all()
+    });
+    let stored = written.and_then(|()| fs::rename(&part, root.join(&file.name)));
+    stored.inspect_err(|_| {
+        // The partial file is useless; the first error has the cause.
+        let _ = fs::remove_file(&part);
+    })
+}
+
+#[cfg(test)]
+mod tests;
