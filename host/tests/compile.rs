@@ -4,7 +4,9 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ipu_guest_host::context::{Admission, Operation};
@@ -290,4 +292,42 @@ async fn without_the_child_nothing_is_compiled() {
         "{error}"
     );
     assert_eq!(fixture.cached().1, Vec::<PathBuf>::new());
+}
+
+/// The child reports its confinement before it reads the module, so the test looks at it in between.
+#[test]
+fn the_child_is_confined_before_it_reads_the_module() {
+    let module = policy("");
+    let mut child = Command::new(OPERATOR)
+        .args(["policy", "compile", "--seconds", "60", "--memory"])
+        .arg(MEMORY.to_string())
+        .arg("--module-bytes")
+        .arg(module.len().to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut report = [0];
+    output.read_exact(&mut report).unwrap();
+    assert!(b"fpa".contains(&report[0]), "{report:?}");
+
+    let about = |file| std::fs::read_to_string(format!("/proc/{}/{file}", child.id())).unwrap();
+    let (limits, status) = (about("limits"), about("status"));
+    let open_files: Vec<_> = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(open_files, ["0", "0", "files"]);
+    assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
+    // Landlock restricts only the thread that asks for it.
+    assert!(status.contains("Threads:\t1\n"), "{status}");
+
+    input.write_all(&module).unwrap();
+    let mut code = Vec::new();
+    output.read_to_end(&mut code).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(code.len() > size_of::<u64>());
 }

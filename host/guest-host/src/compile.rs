@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
 use super::code_budget::{CodeBudget, NoMemory, Reservation};
+use super::confinement::{self, Landlock};
 use super::engine::{self, EngineError, GuestEngine};
 use super::limits::Limits;
 use super::precompiled::{self, CodeError, LoadedCode};
@@ -102,6 +104,8 @@ pub(super) struct ChildCompiler {
     folder: Option<PathBuf>,
     /// Memory of all modules that it has loaded.
     budget: CodeBudget,
+    /// Ensures that the confinement of the first child is logged, and no other.
+    confinement_log: Arc<Once>,
 }
 
 impl Compiler {
@@ -112,6 +116,7 @@ impl Compiler {
                 program: program.to_owned(),
                 folder: folder.map(Path::to_owned),
                 budget: CodeBudget::new(limits.loaded),
+                confinement_log: Arc::new(Once::new()),
             })
         })
     }
@@ -159,7 +164,7 @@ impl ChildCompiler {
     }
 
     /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs
-    /// no disk space.
+    /// no disk space. The child has no environment.
     fn run(&self, module: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
         let mut child = Command::new(&self.program)
             .args(["policy", "compile"])
@@ -179,7 +184,8 @@ impl ChildCompiler {
         let (ended, code) = thread::scope(|scope| {
             // A child that ends before it has read everything reports the reason itself.
             scope.spawn(|| input.map(|mut input| input.write_all(module)));
-            let reading = scope.spawn(|| output.map(|output| code(output, limits.compiled)));
+            let reading =
+                scope.spawn(|| output.map(|output| self.read_output(output, limits.compiled)));
             let ended = wait(&mut child, limits.compile_time * WALL_TIME_FACTOR);
             (ended, reading.join().ok().flatten())
         });
@@ -196,9 +202,26 @@ impl ChildCompiler {
             (None, _) => Err(CompileError::Timeout(limits.compile_time)),
         }
     }
+
+    /// Reads the output of the child: the report on its confinement, then the code.
+    fn read_output(&self, mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
+        let landlock = confinement(&mut output)?;
+        self.confinement_log.call_once(|| landlock.log());
+        code(output, limit)
+    }
 }
 
-/// Reads the output of the child: the number of bytes, then at most `limit` bytes.
+/// Reads the report of the child on its confinement.
+fn confinement(mut output: impl Read) -> Result<Landlock, CompileError> {
+    let mut report = [0];
+    output
+        .read_exact(&mut report)
+        .map_err(CompileError::Process)?;
+    Landlock::of_byte(report[0])
+        .ok_or_else(|| CompileError::Process(io::ErrorKind::InvalidData.into()))
+}
+
+/// Reads the code from the child: the number of bytes, then at most `limit` bytes.
 fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     let mut size = [0; size_of::<u64>()];
     output
@@ -215,8 +238,8 @@ fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     Ok(code)
 }
 
-/// Runs in the child: sets its limits, compiles the module of `size` bytes, and writes the length of the code and the
-/// code.
+/// Runs in the child: sets its limits, confines itself, and writes a report on the confinement. Then it compiles the
+/// module of `size` bytes, and writes the length of the code and the code. The process must have one thread.
 pub fn compile_as_child(
     module: impl Read,
     size: usize,
@@ -235,12 +258,19 @@ pub fn compile_as_child(
     )?;
     // The soft limit ends the process with a signal of its own, so that the parent knows the cause.
     limit(Resource::RLIMIT_CPU, seconds, seconds + 1)?;
+    // The compiler can read properties of the machine from files when it is created.
+    let compiler = engine::compiler()?;
+    let landlock = confinement::confine().map_err(|errno| CompileError::Process(errno.into()))?;
+    output
+        .write_all(&[landlock.byte()])
+        .and_then(|()| output.flush())
+        .map_err(CompileError::Process)?;
     let mut bytes = Vec::with_capacity(size);
     module
         .take(size as u64)
         .read_to_end(&mut bytes)
         .map_err(CompileError::Process)?;
-    let code = engine::compiler()?
+    let code = compiler
         .precompile_component(&bytes)
         .map_err(|error| CompileError::Invalid(error.into()))?;
     let length = (code.len() as u64).to_le_bytes();

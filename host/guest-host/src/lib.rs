@@ -20,6 +20,7 @@ mod code_budget;
 mod code_size;
 mod compile;
 mod componentize;
+mod confinement;
 pub mod context;
 mod contract_version;
 mod decision_check;

@@ -1,6 +1,7 @@
 //! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
 
 mod load_permits;
+mod signer_check;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::load_permits::LoadPermits;
 pub use self::load_permits::PREFETCHED;
+use self::signer_check::check;
 use super::active_policies::ActivePolicies;
 use super::active_set::{Version, active_set, active_versions};
 use super::matcher::Matcher;
@@ -25,7 +27,7 @@ use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{Fetched, Signers, Sources, Trust};
+use super::source::{Fetched, ReleaseKeys, Sources};
 use super::watch::PolicyStore;
 
 /// Period at which the counts are reported.
@@ -33,9 +35,6 @@ const COUNTS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Timeout of fetching a module.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Timeout of each of the two steps of a check of signers: a removed key must have no effect after a minute.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -71,7 +70,7 @@ type Preparing = JoinSet<(Version, Outcome)>;
 /// The end of a task about a version.
 enum Outcome {
     Prepared(Result<Ready, Failure>),
-    Checked(Result<Signers, Failure>),
+    Checked(Result<Signed, Failure>),
 }
 
 impl Outcome {
@@ -188,17 +187,18 @@ impl Follower<'_> {
         self.active.set_unreadable(unreadable + unknown);
     }
 
-    /// Starts checking the signers of the versions that are due.
+    /// Starts checking the signers of all signed versions once one is due.
     fn start_checks(
         &self,
         desired: &[DesiredVersion],
         store: &mut ModuleStore,
         preparing: &mut Preparing,
     ) {
-        for (desired, signers) in store.start_checks(desired, Instant::now()) {
-            let sources = self.sources.clone();
+        let release = Arc::new(ReleaseKeys::default());
+        for (desired, signed) in store.start_checks(desired, Instant::now()) {
+            let (sources, release) = (self.sources.clone(), release.clone());
             preparing.spawn(async move {
-                let checked = check(&sources, &desired.spec.module, signers);
+                let checked = check(&sources, &desired.spec.module, signed, &release);
                 let checked = Box::pin(catch_panic(checked)).await;
                 ((desired.uid, desired.generation), Outcome::Checked(checked))
             });
@@ -292,37 +292,6 @@ async fn prepare(
         serving_since: None,
         signed,
     })
-}
-
-/// Checks that the keys which signed a loaded module still count. If they do not, the module needs another signature.
-async fn check(
-    sources: &Sources,
-    module: &ModuleSource,
-    signers: Signers,
-) -> Result<Signers, Failure> {
-    let trust = timeout(CHECK_TIMEOUT, sources.trust(module, &signers)).await;
-    let late = || Trust::Unknown("the API server gave no answer in time".to_owned());
-    match trust.unwrap_or_else(|_| late()) {
-        Trust::Kept => Ok(signers),
-        Trust::Unknown(reason) => {
-            let digest = module.digest.as_deref();
-            tracing::warn!(digest, %reason, "the keys for the signature of a module cannot be read, and those that signed it count");
-            Ok(signers)
-        }
-        Trust::Withdrawn(field) => {
-            let fetched = fetch(sources, module, CHECK_TIMEOUT).await;
-            fetched
-                .map(|fetched| fetched.signers())
-                .map_err(|failure| Failure {
-                    reason: format!(
-                        "the key that signed the loaded module is no longer in {field}: {}",
-                        failure.reason
-                    ),
-                    is_final: true,
-                    ..failure
-                })
-        }
-    }
 }
 
 /// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.

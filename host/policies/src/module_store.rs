@@ -2,10 +2,10 @@
 
 mod awaited;
 mod retry;
+mod signed;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, Match, OnError};
 use ipu_guest_host::Guest;
@@ -15,6 +15,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use self::retry::Retry;
+pub use self::signed::Signed;
 use super::active_policies::{BoundShadow, HookChain};
 use super::active_set::{ActiveSet, ActiveVersion, Version};
 use super::bound_policy::BoundPolicy;
@@ -22,10 +23,6 @@ use super::call_stats::CallStats;
 use super::matcher::Matcher;
 use super::observed_policy::ObservedPolicy;
 use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
-use super::source::Signers;
-
-/// Period at which the operator checks that the keys which signed a loaded module still count.
-const SIGNER_PERIOD: Duration = Duration::from_secs(20);
 
 /// The versions of all policies at one replica.
 #[derive(Debug, Default)]
@@ -68,24 +65,6 @@ pub struct Ready {
     pub serving_since: Option<Timestamp>,
     /// The keys that signed its module. `None` if it needs no signature.
     pub signed: Option<Signed>,
-}
-
-/// The keys that signed a loaded module.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signed {
-    signers: Signers,
-    /// Time of the next check. `None` while it is under way.
-    check_at: Option<Instant>,
-}
-
-impl Signed {
-    /// The keys that signed a module which was verified at this time.
-    pub fn at(now: Instant, signers: Signers) -> Self {
-        Self {
-            signers,
-            check_at: Some(now + SIGNER_PERIOD),
-        }
-    }
 }
 
 /// Failure to prepare a version.
@@ -172,40 +151,6 @@ impl ModuleStore {
         }
     }
 
-    /// Marks the versions whose signers are due as being checked, and returns them.
-    pub fn start_checks(
-        &mut self,
-        desired: &[DesiredVersion],
-        now: Instant,
-    ) -> Vec<(DesiredVersion, Signers)> {
-        let mut start = |desired: &DesiredVersion| {
-            let key = (desired.uid.clone(), desired.generation);
-            let Some(VersionState::Ready(ready)) = self.versions.get_mut(&key) else {
-                return None;
-            };
-            let signed = ready.signed.as_mut()?;
-            signed.check_at.take_if(|check_at| *check_at <= now)?;
-            Some((desired.clone(), signed.signers.clone()))
-        };
-        desired.iter().filter_map(&mut start).collect()
-    }
-
-    /// Stores the result of a check of signers. A version whose signers no longer count has no guest.
-    pub fn finish_check(
-        &mut self,
-        version: &Version,
-        checked: Result<Signers, Failure>,
-        now: Instant,
-    ) {
-        let Some(VersionState::Ready(ready)) = self.versions.get_mut(version) else {
-            return;
-        };
-        match checked {
-            Ok(signers) => ready.signed = Some(Signed::at(now, signers)),
-            Err(failure) => self.finish(version, Err(failure), now),
-        }
-    }
-
     /// Stores the result of preparing a version, unless the version is no longer desired.
     pub fn finish(&mut self, version: &Version, outcome: Result<Ready, Failure>, now: Instant) {
         let Some(state) = self.versions.get_mut(version) else {
@@ -245,7 +190,7 @@ impl ModuleStore {
     pub fn next_due(&self) -> Option<Instant> {
         let times = self.versions.values().filter_map(|state| match state {
             VersionState::Failed { retry, .. } => retry.time(),
-            VersionState::Ready(ready) => ready.signed.as_ref()?.check_at,
+            VersionState::Ready(ready) => ready.signed.as_ref()?.check_at(),
             VersionState::Preparing => None,
         });
         times.min()

@@ -19,7 +19,9 @@ use kube::Client;
 use tokio::sync::Semaphore;
 
 use self::cache_dir::CacheDir;
-pub use self::keys::{Signers, Trust};
+#[cfg(test)]
+pub(crate) use self::keys::fixture;
+pub use self::keys::{ReleaseKeys, Signers, Trust};
 use self::shared_dir::SharedDir;
 use self::stored_signature::StoredSignature;
 use crate::oci::cosign::KeyError;
@@ -174,11 +176,17 @@ impl SourceError {
 
     /// Whether the source has no such text, or the operator may not read it, which only an admin can correct.
     fn is_absence(&self) -> bool {
+        let is_text = matches!(self, Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..));
+        is_text || self.is_absent_object()
+    }
+
+    /// Whether the ConfigMap or Secret with the text does not exist, or the operator may not read it.
+    fn is_absent_object(&self) -> bool {
         match self {
+            Self::SigningKey(_, source) => source.is_absent_object(),
             Self::ConfigMap { source, .. } | Self::Secret { source, .. } => {
                 matches!(&**source, kube::Error::Api(status) if [403, 404].contains(&status.code))
             }
-            Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..) => true,
             _ => false,
         }
     }

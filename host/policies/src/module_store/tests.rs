@@ -1,6 +1,10 @@
 //! The states of a version while its source fails, recovers and ends.
 
+use std::time::Duration;
+
+use super::signed::SIGNER_PERIOD;
 use super::*;
+use crate::source::Signers;
 
 fn version() -> DesiredVersion {
     let spec = serde_json::json!({
@@ -178,9 +182,12 @@ fn the_signers_of_a_ready_version_are_checked_within_a_minute() {
         assert!(store.start_checks(&desired, now).is_empty());
         now = store.next_due().unwrap();
         let started = store.start_checks(&desired, now);
-        assert_eq!(started, [(version(), signers.clone())]);
+        let [(started, signed)] = started.as_slice() else {
+            panic!("{started:?}");
+        };
+        assert_eq!((started, signed.signers()), (&version(), &signers));
         assert!(store.start_checks(&desired, now).is_empty(), "it runs");
-        store.finish_check(&key, Ok(signers.clone()), now);
+        store.finish_check(&key, Ok(Signed::at(now, signers.clone())), now);
     }
     assert!(now.duration_since(begin) < Duration::from_mins(1));
     now = store.next_due().unwrap();
@@ -192,6 +199,26 @@ fn the_signers_of_a_ready_version_are_checked_within_a_minute() {
     assert_eq!(problem.reason, "no key signed it");
     let retry_at = store.next_due().unwrap();
     assert_eq!(store.start_due(desired.to_vec(), retry_at).len(), 1);
+}
+
+#[test]
+fn the_signers_of_all_versions_are_checked_together() {
+    let (mut store, begin) = (ModuleStore::default(), Instant::now());
+    let second = DesiredVersion {
+        generation: 2,
+        ..version()
+    };
+    let desired = [version(), second];
+    store.start_due(desired.to_vec(), begin);
+    let later = begin + SIGNER_PERIOD / 2;
+    for (generation, loaded_at) in [(1, begin), (2, later)] {
+        let signed = Signed::at(loaded_at, ["sha256:key".to_owned()].into());
+        let key = ("uid".to_owned(), generation);
+        store.finish(&key, Ok(ready(Some(signed))), loaded_at);
+    }
+    let now = store.next_due().unwrap();
+    assert_eq!(store.start_checks(&desired, now).len(), 2);
+    assert_eq!(store.next_due(), None, "both run");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ipu_api::ipupolicy::{ModuleSource, PemSource};
 use ipu_text::explain;
+use tokio::sync::OnceCell;
 
 use super::{SourceError, Sources};
 use crate::oci::cosign::{PublicKey, Unsigned, public_keys};
@@ -17,16 +18,22 @@ const OF_RELEASE: &str = "policies.requiredKeys";
 /// Fingerprints of the keys that signed a module.
 pub type Signers = BTreeSet<String>;
 
-/// Whether the keys that signed a loaded module still count.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Whether the keys that signed a loaded module still count. The last variant of several lists decides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// They count.
     Kept,
     /// Some keys cannot be read at the moment, for this reason.
     Unknown(String),
+    /// A ConfigMap or Secret with keys of this field does not exist or may not be read, for this reason.
+    Absent(&'static str, String),
     /// None of the keys of this field signed the module.
     Withdrawn(&'static str),
 }
+
+/// The keys of the release, which are read at most once: for the checks of all modules that begin together.
+#[derive(Default)]
+pub struct ReleaseKeys(OnceCell<KeyList>);
 
 /// A list of keys, one of which must have signed a module.
 pub(super) struct KeyList {
@@ -59,8 +66,11 @@ impl KeyList {
             return Trust::Kept;
         }
         let mut problems = self.problems.iter();
-        match problems.find(|problem| !problem.is_refusal()) {
-            Some(problem) => Trust::Unknown(explain(problem)),
+        if let Some(problem) = problems.clone().find(|problem| !problem.is_refusal()) {
+            return Trust::Unknown(explain(problem));
+        }
+        match problems.find(|problem| problem.is_absent_object()) {
+            Some(problem) => Trust::Absent(self.field, explain(problem)),
             None => Trust::Withdrawn(self.field),
         }
     }
@@ -69,52 +79,61 @@ impl KeyList {
 impl Sources {
     /// Whether a module needs a signature: those of the image never do.
     pub fn must_be_signed(&self, source: &ModuleSource) -> bool {
-        self.fields(source).next().is_some()
+        policy_keys(source).is_some() || self.release_keys(source).is_some()
     }
 
     /// Returns whether the keys that signed a loaded module still count.
-    pub async fn trust(&self, source: &ModuleSource, signers: &Signers) -> Trust {
-        let mut all = Trust::Kept;
-        for list in self.key_lists(source).await {
-            match list.trust(signers) {
-                Trust::Kept => {}
-                unknown @ Trust::Unknown(_) => all = unknown,
-                withdrawn @ Trust::Withdrawn(_) => return withdrawn,
+    pub async fn trust(
+        &self,
+        source: &ModuleSource,
+        signers: &Signers,
+        release: &ReleaseKeys,
+    ) -> Trust {
+        let of_policy = match policy_keys(source) {
+            Some(keys) => self.key_list(OF_POLICY, keys).await.trust(signers),
+            None => Trust::Kept,
+        };
+        let of_release = match self.release_keys(source) {
+            Some(keys) => {
+                let read = || self.key_list(OF_RELEASE, keys);
+                release.0.get_or_init(read).await.trust(signers)
             }
-        }
-        all
+            None => Trust::Kept,
+        };
+        of_policy.max(of_release)
     }
 
     /// Reads the lists of keys, one of each of which must have signed the module.
     pub(super) async fn key_lists(&self, source: &ModuleSource) -> Vec<KeyList> {
         let mut lists = Vec::new();
-        for (field, sources) in self.fields(source) {
-            let (mut keys, mut problems) = (Vec::new(), Vec::new());
-            for (index, source) in sources.iter().enumerate() {
-                match self.signing_keys(source, format!("{field}[{index}]")).await {
-                    Ok(found) => keys.extend(found),
-                    Err(problem) => problems.push(problem),
-                }
-            }
-            lists.push(KeyList {
-                field,
-                keys,
-                problems,
-            });
+        if let Some(keys) = policy_keys(source) {
+            lists.push(self.key_list(OF_POLICY, keys).await);
+        }
+        if let Some(keys) = self.release_keys(source) {
+            lists.push(self.key_list(OF_RELEASE, keys).await);
         }
         lists
     }
 
-    fn fields<'a>(
-        &'a self,
-        source: &'a ModuleSource,
-    ) -> impl Iterator<Item = (&'static str, &'a [PemSource])> {
-        let oci = source.oci.as_ref();
-        let of_policy = oci.and_then(|oci| oci.signature.as_ref());
-        let of_policy = of_policy.map(|signature| (OF_POLICY, signature.keys.as_slice()));
+    async fn key_list(&self, field: &'static str, sources: &[PemSource]) -> KeyList {
+        let (mut keys, mut problems) = (Vec::new(), Vec::new());
+        for (index, source) in sources.iter().enumerate() {
+            match self.signing_keys(source, format!("{field}[{index}]")).await {
+                Ok(found) => keys.extend(found),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        KeyList {
+            field,
+            keys,
+            problems,
+        }
+    }
+
+    /// The keys of the release that must have signed this module. Those of the image need no signature.
+    fn release_keys(&self, source: &ModuleSource) -> Option<&[PemSource]> {
         let is_required = source.image.is_none() && !self.required_keys.is_empty();
-        let of_release = is_required.then_some((OF_RELEASE, self.required_keys.as_slice()));
-        of_policy.into_iter().chain(of_release)
+        is_required.then_some(self.required_keys.as_slice())
     }
 
     async fn signing_keys(
@@ -130,5 +149,13 @@ impl Sources {
     }
 }
 
+/// The keys of its policy that must have signed this module.
+fn policy_keys(source: &ModuleSource) -> Option<&[PemSource]> {
+    let signature = source.oci.as_ref()?.signature.as_ref()?;
+    Some(signature.keys.as_slice())
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

@@ -1,113 +1,19 @@
 //! Modules of ConfigMaps that must be signed: signed, unsigned, from the cache, and after their key was removed.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use http::{Request, Response, StatusCode};
-use ipu_guest_host::digest_of;
+use ipu_text::explain;
 use k8s_openapi::ByteString;
-use kube::Client;
-use kube::client::Body;
-use parking_lot::Mutex;
 use rcgen::{KeyPair, SigningKey};
-use serde_json::{Value, json};
-use tokio::sync::Semaphore;
-use tower::{BoxError, service_fn};
+use serde_json::json;
 
+use super::fixture::{MODULE, World, key, module, pem, signature};
 use super::*;
 use crate::source::Fetched;
-use crate::source::cache_dir::CacheDir;
 use crate::source::stored_signature::StoredSignature;
 
-const MODULE: &[u8] = b"\0asm, a module";
-
-/// An API server with ConfigMaps, and the folder of a process.
-struct World {
-    maps: Arc<Mutex<BTreeMap<String, Value>>>,
-    is_down: Arc<Mutex<bool>>,
-    folder: tempfile::TempDir,
-}
-
-impl World {
-    fn new() -> Self {
-        Self {
-            maps: Arc::default(),
-            is_down: Arc::default(),
-            folder: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    fn put(&self, name: &str, data: &Value) {
-        let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        json_patch::merge(&mut map, data);
-        self.maps.lock().insert(name.to_owned(), map);
-    }
-
-    /// Writes the module, and its signature in this form.
-    fn put_signed(&self, data: &Value) {
-        self.put(
-            "modules",
-            &json!({"binaryData": {"x.wasm": STANDARD.encode(MODULE)}}),
-        );
-        let mut maps = self.maps.lock();
-        json_patch::merge(maps.get_mut("modules").unwrap(), data);
-    }
-
-    fn sources(&self, required: Value) -> Sources {
-        let (maps, is_down) = (self.maps.clone(), self.is_down.clone());
-        let service = service_fn(move |request: Request<Body>| {
-            let name = request.uri().path().rsplit('/').next().map(str::to_owned);
-            let found = name.and_then(|name| maps.lock().get(&name).cloned());
-            let (status, body) = match found {
-                _ if *is_down.lock() => (StatusCode::INTERNAL_SERVER_ERROR, failure(500)),
-                Some(map) => (StatusCode::OK, map),
-                None => (StatusCode::NOT_FOUND, failure(404)),
-            };
-            let response = Response::builder().status(status);
-            let response = response.body(Body::from(body.to_string().into_bytes()));
-            async { Ok::<_, BoxError>(response.unwrap()) }
-        });
-        let folder = self.folder.path().to_owned();
-        Sources {
-            client: Client::new(service, "default"),
-            namespace: "default".to_owned(),
-            guests_dir: folder.clone(),
-            cache: Some(Arc::new(CacheDir::new(folder, 1 << 20))),
-            shared: None,
-            required_keys: serde_json::from_value(required).unwrap(),
-            registries: Arc::new(Semaphore::new(1)),
-        }
-    }
-
-    fn forget_cached(&self) {
-        std::fs::remove_dir_all(self.folder.path().join("modules")).unwrap();
-    }
-}
-
-fn failure(code: u16) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code})
-}
-
-fn module() -> ModuleSource {
-    let module = json!({
-        "digest": digest_of(MODULE).as_str(),
-        "configMap": {"name": "modules", "key": "x.wasm"},
-    });
-    serde_json::from_value(module).unwrap()
-}
-
-fn key() -> KeyPair {
-    KeyPair::generate().unwrap()
-}
-
-fn pem(key: &KeyPair) -> Value {
-    json!({"pem": key.public_key_pem()})
-}
-
-fn signature(key: &KeyPair) -> String {
-    STANDARD.encode(key.sign(MODULE).unwrap())
+/// Checks the keys of one module alone.
+async fn trust(sources: &Sources, signers: &Signers) -> Trust {
+    let release = ReleaseKeys::default();
+    sources.trust(&module(), signers, &release).await
 }
 
 async fn refused(sources: &Sources) -> String {
@@ -191,21 +97,24 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
     put(&signer);
     world.put_signed(&json!({"data": {"x.wasm.sig": signature(&signer)}}));
     let signers = sources.fetch(&module()).await.unwrap().signers();
-    assert_eq!(sources.trust(&module(), &signers).await, Trust::Kept);
+    assert_eq!(trust(&sources, &signers).await, Trust::Kept);
 
     *world.is_down.lock() = true;
-    let Trust::Unknown(reason) = sources.trust(&module(), &signers).await else {
+    let Trust::Unknown(reason) = trust(&sources, &signers).await else {
         panic!("the keys cannot be read");
     };
     assert!(reason.contains("the ConfigMap keys"), "{reason}");
     *world.is_down.lock() = false;
     let withdrawn = Trust::Withdrawn("policies.requiredKeys");
     put(&key());
-    assert_eq!(sources.trust(&module(), &signers).await, withdrawn);
+    assert_eq!(trust(&sources, &signers).await, withdrawn);
     world.put("keys", &json!({"data": null}));
-    assert_eq!(sources.trust(&module(), &signers).await, withdrawn);
+    assert_eq!(trust(&sources, &signers).await, withdrawn);
     world.maps.lock().remove("keys");
-    assert_eq!(sources.trust(&module(), &signers).await, withdrawn);
+    let Trust::Absent("policies.requiredKeys", reason) = trust(&sources, &signers).await else {
+        panic!("the ConfigMap does not exist");
+    };
+    assert!(reason.contains("the ConfigMap keys"), "{reason}");
     let reason = refused(&sources).await;
     for part in [
         "policies.requiredKeys[0] cannot be used",
@@ -216,7 +125,24 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
     // The other key of the list is enough.
     world.put_signed(&json!({"data": {"x.wasm.sig": signature(&other)}}));
     let signers = sources.fetch(&module()).await.unwrap().signers();
-    assert_eq!(sources.trust(&module(), &signers).await, Trust::Kept);
+    assert_eq!(trust(&sources, &signers).await, Trust::Kept);
+}
+
+#[tokio::test]
+async fn the_keys_of_the_release_are_read_once_for_checks_that_begin_together() {
+    let (world, signer) = (World::new(), key());
+    let sources = world.sources(json!([{"configMap": {"name": "keys", "key": "pub"}}]));
+    let data = json!({"data": {"pub": signer.public_key_pem()}});
+    world.put("keys", &data);
+    world.put_signed(&json!({"data": {"x.wasm.sig": signature(&signer)}}));
+    let signers = sources.fetch(&module()).await.unwrap().signers();
+    let release = ReleaseKeys::default();
+    for _ in 0..2 {
+        let trust = sources.trust(&module(), &signers, &release).await;
+        assert_eq!(trust, Trust::Kept);
+        world.maps.lock().remove("keys");
+    }
+    assert_ne!(trust(&sources, &signers).await, Trust::Kept);
 }
 
 #[tokio::test]
