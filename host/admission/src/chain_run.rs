@@ -210,8 +210,12 @@ impl<'a> ChainRun<'a> {
                 async |policy| {
                     let (object, old) = (&*object, self.request.old_object.as_ref());
                     let host = &self.host;
-                    host.validate(&policy.guest, &self.admission, object, old)
-                        .await
+                    let answer = host.validate(&policy.guest, &self.admission, object, old);
+                    let served = answer.await?;
+                    Ok(Served {
+                        answer: validate::applicable(served.answer, self.request),
+                        digest: served.digest,
+                    })
                 },
             );
             let after = match called.await {

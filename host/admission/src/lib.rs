@@ -30,7 +30,7 @@ pub mod scale;
 pub mod server;
 pub mod validate;
 
-pub use pods::{PodFields, RecreatedPod};
+pub use pods::{PodFields, RecreatedPod, shares_partition};
 
 /// Path of the mutating webhook.
 pub const MUTATE_PATH: &str = "/mutate-graphcore-ai-v1alpha1-ipujob";

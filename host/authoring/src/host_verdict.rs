@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
 use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
-use ipu_admission::{failure, mutate, validate};
+use ipu_admission::{failure, mutate, shares_partition, validate};
 use ipu_guest_host::model::{Decision, Defaulting, Violation};
 use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
 use ipu_guest_host::{GuestError, serial_walk};
@@ -88,7 +88,9 @@ fn admitted(
                 Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
             }
         }
-        Ok(Answer::Verdict(verdict)) => validate::decision(verdict.clone()).0,
+        Ok(Answer::Verdict(verdict)) => {
+            validate::decision(validate::applicable(verdict.clone(), &request)).0
+        }
         Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(WRONG_WORLD.to_owned())),
         Err(error) => failed(error),
     };
@@ -111,9 +113,14 @@ fn failed(error: &GuestError) -> Admitted {
 fn admission_request(review: &Review) -> AdmissionRequest {
     let admission = review.admission();
     let name = review.object["metadata"]["name"].as_str();
+    let reviewed = if shares_partition(&review.object) {
+        Reviewed::Pod
+    } else {
+        Reviewed::IPUJob
+    };
     AdmissionRequest {
         version: ReviewVersion::V1,
-        reviewed: Reviewed::IPUJob,
+        reviewed,
         uid: String::new(),
         operation: Some(admission.operation),
         name: name.unwrap_or_default().to_owned(),
