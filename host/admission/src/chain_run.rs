@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use self::shadows::{Outcome, StageResult};
 use super::answer::{Answer, Decision};
 use super::request::AdmissionRequest;
-use super::{existing, failure, mutate, validate};
+use super::{existing, failure, mutate, shared_partition, validate};
 
 /// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
 /// late policy is better than none.
@@ -213,7 +213,7 @@ impl<'a> ChainRun<'a> {
                     let answer = host.validate(&policy.guest, &self.admission, object, old);
                     let served = answer.await?;
                     Ok(Served {
-                        answer: validate::applicable(served.answer, self.request),
+                        answer: shared_partition::applicable(served.answer, self.request),
                         digest: served.digest,
                     })
                 },

@@ -22,8 +22,6 @@ use super::request::AdmissionRequest;
 use copied::Removals;
 
 pub use self::recreated::{PodFields, RecreatedPod};
-pub use self::shown::shares_partition;
-pub(super) use self::shown::without_size;
 
 /// The guests for Pods, and their view of the namespace.
 pub(super) struct Hooks<'s> {

@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
 use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
-use ipu_admission::{failure, mutate, shares_partition, validate};
+use ipu_admission::shared_partition::{self, shares_partition};
+use ipu_admission::{failure, mutate, validate};
 use ipu_guest_host::model::{Decision, Defaulting, Violation};
 use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
 use ipu_guest_host::{GuestError, serial_walk};
@@ -89,7 +90,7 @@ fn admitted(
             }
         }
         Ok(Answer::Verdict(verdict)) => {
-            validate::decision(validate::applicable(verdict.clone(), &request)).0
+            validate::decision(shared_partition::applicable(verdict.clone(), &request)).0
         }
         Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(WRONG_WORLD.to_owned())),
         Err(error) => failed(error),

@@ -101,7 +101,7 @@ impl Subject {
         }
     }
 
-    /// Returns updates of the object that tell whether the operator calls a guest at updates: one that leaves the object as
+    /// Returns updates of the object that show whether the operator calls a guest at updates: one that leaves the object as
     /// it is, and one that sets all of it, for conditions that compare it with the previous object.
     pub fn updates(&self) -> [Update; 2] {
         let unchanged = self.input.object.clone();

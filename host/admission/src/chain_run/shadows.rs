@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{ChainRun, default_object};
-use crate::validate;
+use crate::shared_partition;
 
 /// Result of one stage.
 pub(super) struct StageResult {
@@ -96,7 +96,7 @@ impl ChainRun<'_> {
                 answer.map_or_else(
                     |error| Comparison::without_answer(&error),
                     |shadow| {
-                        let shadow = validate::applicable(shadow.answer, &request);
+                        let shadow = shared_partition::applicable(shadow.answer, &request);
                         comparison::verdicts(&verdict, &shadow)
                     },
                 )

@@ -5,6 +5,7 @@ use ipu_guest_host::model::{Verdict, Violation};
 use serde_json::Value;
 
 use super::{copied, patch, shown};
+use crate::shared_partition::without_size;
 
 /// A Pod as the IPUJob that guests see.
 #[derive(Debug, PartialEq)]
@@ -38,7 +39,7 @@ impl PodFields {
     pub fn applicable(&self, verdict: Verdict) -> Verdict {
         match &self.0 {
             PodRequest::New(_) => verdict,
-            PodRequest::Existing(_) => shown::without_size(verdict),
+            PodRequest::Existing(_) => without_size(verdict),
         }
     }
 

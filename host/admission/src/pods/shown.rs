@@ -1,14 +1,13 @@
 //! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of that IPUJob.
 
-use ipu_api::labels::{NATIVE_POD_LABEL, PARTITION_ANNOTATION};
+use ipu_api::labels::NATIVE_POD_LABEL;
 use ipu_api::pod_request::PodRequest;
-use ipu_guest_host::model::{Verdict, Violation};
+use ipu_guest_host::model::Violation;
 use ipu_guest_host::texts;
 use ipu_text::sanitize;
 use serde_json::{Map, Value, json};
 
-/// The field of an IPUJob that holds its size.
-const SIZE: &str = "spec.ipusPerJobInstance";
+use crate::shared_partition::SIZE;
 
 /// The field of an IPUJob that holds its Pods.
 const TEMPLATE: &str = "spec.workers.template.";
@@ -53,22 +52,6 @@ pub(super) fn ipus(job: &Value) -> Option<u32> {
     size.parse().ok().filter(|ipus| *ipus > 0)
 }
 
-/// Whether an IPUJob shows a Pod that shares a partition.
-pub fn shares_partition(job: &Value) -> bool {
-    let metadata = &job["metadata"];
-    metadata["labels"][NATIVE_POD_LABEL] == "true"
-        && metadata["annotations"][PARTITION_ANNOTATION].is_string()
-        && job["spec"]["ipusPerJobInstance"] == "0"
-}
-
-/// Removes the violations of the size: a Pod that shares a partition has none, so no rule about sizes applies to it.
-pub(crate) fn without_size(mut verdict: Verdict) -> Verdict {
-    verdict
-        .violations
-        .retain(|violation| violation.field != SIZE);
-    verdict
-}
-
 /// Replaces the field of the IPUJob by that of the Pod. A field that a Pod does not have is named in the message.
 pub(super) fn translate(violation: &mut Violation, request: &PodRequest) {
     let field = &violation.field;
@@ -88,6 +71,7 @@ mod tests {
     use ipu_api::pod_request::{ExistingPartition, NewPartition};
 
     use super::*;
+    use crate::shared_partition::shares_partition;
 
     fn new(container: Option<usize>) -> PodRequest {
         PodRequest::New(NewPartition {
@@ -116,15 +100,6 @@ mod tests {
         assert!(shares_partition(&shared));
         assert!(!shares_partition(&pod(4, annotations)));
         assert!(!shares_partition(&pod(0, json!({}))));
-        let verdict = Verdict {
-            violations: vec![violation(SIZE), violation("metadata.name")],
-            warnings: vec!["old".to_owned()],
-        };
-        let expected = Verdict {
-            violations: vec![violation("metadata.name")],
-            warnings: vec!["old".to_owned()],
-        };
-        assert_eq!(without_size(verdict), expected);
     }
 
     #[test]
