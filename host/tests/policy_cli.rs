@@ -63,3 +63,12 @@ fn an_error_is_one_line_and_no_backtrace() {
     );
     assert!(said.contains("none.wasm"), "{said}");
 }
+
+#[test]
+fn an_audit_distinguishes_errors_from_wrong_command_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none.wasm");
+    let code = |arguments: &[&str]| run(arguments, &missing).status.code();
+    assert_eq!(code(&["audit"]), Some(1));
+    assert_eq!(code(&["audit", "--output", "page"]), Some(2));
+}

@@ -175,6 +175,7 @@ async fn a_tenant_reaches_nothing_of_another_and_its_job_runs_undisturbed() {
     attacks::with_labels_of_the_operator(&cluster);
     attacks::on_an_own_job(&cluster).await;
     attacks::on_a_native_pod(&cluster).await;
+    attacks::in_a_shared_partition(&cluster);
     attacks::above_the_quota(&cluster).await;
     attacks::on_a_partition_of_another(&cluster).await;
     attacks::with_dry_runs(&cluster);

@@ -5,5 +5,5 @@ mod review;
 mod tally;
 
 pub use outcome::{ObjectName, Outcome};
-pub use review::Subject;
+pub use review::{Subject, Update};
 pub use tally::Tally;

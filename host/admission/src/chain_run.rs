@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use self::shadows::{Outcome, StageResult};
 use super::answer::{Answer, Decision};
 use super::request::AdmissionRequest;
-use super::{existing, failure, mutate, validate};
+use super::{existing, failure, mutate, shared_partition, validate};
 
 /// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
 /// late policy is better than none.
@@ -210,8 +210,12 @@ impl<'a> ChainRun<'a> {
                 async |policy| {
                     let (object, old) = (&*object, self.request.old_object.as_ref());
                     let host = &self.host;
-                    host.validate(&policy.guest, &self.admission, object, old)
-                        .await
+                    let answer = host.validate(&policy.guest, &self.admission, object, old);
+                    let served = answer.await?;
+                    Ok(Served {
+                        answer: shared_partition::applicable(served.answer, self.request),
+                        digest: served.digest,
+                    })
                 },
             );
             let after = match called.await {

@@ -5,6 +5,7 @@
 //! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`],
 //!   [`validate`] and [`existing`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the
 //!   same policies, and [`scale`] a change of the number of instances. [`RecreatedPod`] shows an existing one for an audit.
+//!   [`shared_partition`] has the rules that apply to no Pod that shares a partition.
 //! - [`audit`] reviews objects that exist, for `ipu-operator policy audit` and for policies in mode Shadow.
 //! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
@@ -28,6 +29,7 @@ mod pods;
 pub mod request;
 pub mod scale;
 pub mod server;
+pub mod shared_partition;
 pub mod validate;
 
 pub use pods::{PodFields, RecreatedPod};

@@ -74,7 +74,7 @@ pub(super) async fn defaulted(request: &mut AdmissionRequest, hooks: &Hooks<'_>)
     }
     let mut answer = match wanted {
         Some(PodRequest::New(new)) => run_guests(request, &new, operations, hooks).await,
-        // It requests no IPUs, so that there is nothing that guests decide about.
+        // Of the defaults a Pod gets the size, the labels and the annotations. One that shares a partition has no size.
         Some(PodRequest::Existing(_)) | None => patched(operations),
     };
     answer.warnings.extend(warning);
@@ -121,7 +121,7 @@ async fn run_guests(
         Decision::Allowed => Patch::default(),
         Decision::Patched(changes) => changes.clone(),
         Decision::Refused(_) | Decision::Failed(_) | Decision::Busy(_) | Decision::Waiting(_) => {
-            return of_pod(answer, new);
+            return of_pod(answer, &PodRequest::New(new.clone()));
         }
     };
     if let Err(error) = json_patch::patch(&mut request.object, &changes) {
@@ -145,21 +145,21 @@ pub(super) async fn validated(request: &mut AdmissionRequest, hooks: &Hooks<'_>)
         Err(_) if hooks.operation == Operation::Update => return Answer::allowed(),
         Err(error) => return refused(error.field, error.message),
     };
-    let Some(PodRequest::New(new)) = wanted else {
+    let Some(wanted) = wanted else {
         return Answer::allowed();
     };
-    let as_job = |pod: Value| recreated::as_job(pod, &request.namespace, &new);
+    let as_job = |pod: Value| recreated::as_job(pod, &request.namespace, &wanted);
     let object = as_job(request.object.take());
     let old = request.old_object.take().map(as_job);
     (request.object, request.old_object) = (object, old);
-    of_pod(hooks.run(request).run_validation().await, &new)
+    of_pod(hooks.run(request).run_validation().await, &wanted)
 }
 
 /// The same answer in fields of the Pod.
-fn of_pod(mut answer: Answer, new: &NewPartition) -> Answer {
+fn of_pod(mut answer: Answer, request: &PodRequest) -> Answer {
     if let Decision::Refused(violations) = &mut answer.decision {
         for violation in violations {
-            shown::translate(violation, new);
+            shown::translate(violation, request);
         }
     }
     answer

@@ -112,6 +112,22 @@ impl PodRequest {
             Self::Existing(existing) => existing.gcd,
         }
     }
+
+    /// Number of IPUs that the Pod adds to those in use: none if it shares a partition.
+    pub fn new_ipus(&self) -> u32 {
+        match self {
+            Self::New(new) => new.ipus,
+            Self::Existing(_) => 0,
+        }
+    }
+
+    /// Path of the field with the request.
+    pub fn field(&self) -> String {
+        match self {
+            Self::New(new) => new.field(),
+            Self::Existing(_) => annotation_path(PARTITION_ANNOTATION),
+        }
+    }
 }
 
 impl NewPartition {

@@ -6,6 +6,8 @@ mod output;
 mod policy;
 mod policy_report;
 mod report;
+mod scope;
+mod served;
 
 use std::io;
 use std::path::PathBuf;
@@ -22,10 +24,12 @@ use ipu_policies::match_samples::{IPUJOB, POD};
 use ipu_policies::matcher::{MatchError, Matcher};
 use ipu_text::explain;
 
-use self::cluster::{Cluster, Scope};
+use self::cluster::Cluster;
 use self::output::Format;
 use self::policy::{AuditedPolicy, ModuleError, Target};
 use self::report::Report;
+use self::scope::Scope;
+use self::served::Served;
 use super::document::document;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy, unusable};
@@ -44,7 +48,7 @@ pub(super) struct AuditArgs {
     /// Settings, as a JSON object; by default those of the IPUPolicy.
     #[arg(long, value_parser = settings)]
     settings: Option<String>,
-    /// Audit this namespace alone; may be given again. By default all namespaces.
+    /// Audit this namespace alone; may be given again. By default all namespaces that the operator serves.
     #[arg(long, short)]
     namespace: Vec<String>,
     /// Context of the kubeconfig; by default the current one.
@@ -111,6 +115,28 @@ pub enum AuditError {
     /// The namespace does not exist.
     #[error("there is no namespace {0}; correct --namespace")]
     NoNamespace(String),
+    /// The operator does not serve the namespace.
+    #[error(
+        "the operator calls the guest in the namespaces {served} alone (watchNamespaces), and {namespace} is none of \
+         them; correct --namespace"
+    )]
+    NotServed {
+        /// The namespace.
+        namespace: String,
+        /// The served namespaces.
+        served: String,
+    },
+    /// No release applies the policy.
+    #[error(
+        "the label graphcore.ai/operator-namespace of the IPUPolicy {policy} is {namespace:?}, and no release of the \
+         operator is in that namespace; correct the label"
+    )]
+    NoRelease {
+        /// Name of the policy.
+        policy: String,
+        /// The value of the label.
+        namespace: String,
+    },
     /// The API server does not answer a read.
     #[error("failed to read {what}")]
     Read {
@@ -160,7 +186,12 @@ async fn audited(args: &AuditArgs) -> Result<Report, PolicyCliError> {
         Some(cluster) => cluster,
         None => Cluster::connect(args.context.as_deref()).await?,
     };
-    judge.all(&cluster, &args.namespace, policy.name).await
+    let releases = cluster.releases().await?;
+    let served = Served::of(releases.as_deref(), &policy.name, policy.release.as_deref())?;
+    let scope = Scope::read(&cluster, &served, &args.namespace).await?;
+    let digest = judge.guest.digest().to_string();
+    let report = Report::of(policy.name, digest, scope.audited(served));
+    judge.all(&cluster, &scope, report).await
 }
 
 /// A guest, and the requests that it is called for.
@@ -209,17 +240,15 @@ impl Judge {
         })
     }
 
-    /// Lists and judges the objects of these namespaces, or of all.
+    /// Lists and judges the objects of these namespaces, for a report.
     async fn all(
         &self,
         cluster: &Cluster,
-        namespaces: &[String],
-        policy: String,
+        scope: &Scope,
+        mut report: Report,
     ) -> Result<Report, PolicyCliError> {
         let call = self.guest.caller(&self.settings);
         let call = call.map_err(no_answer(&self.file))?;
-        let mut report = Report::of(policy, self.guest.digest().to_string());
-        let scope = Scope::read(cluster, namespaces).await?;
         for resource in [IPUJOB, POD] {
             let mut lists = scope.lists(cluster, resource);
             while let Some(page) = lists.next_page().await? {
@@ -251,8 +280,27 @@ impl Judge {
             .await;
         match matched {
             Ok(true) => subject.outcome(call(&subject.request).answer),
+            Ok(false) if self.is_only_at_updates(&subject).await => Outcome::OnlyAtUpdates,
             Ok(false) => Outcome::NotMatched,
             Err(error) => Outcome::Failed(explain(&error)),
         }
+    }
+
+    /// Whether the operator calls the guest about updates of an object, for whose creation it would not. A condition that
+    /// fails for such an update may match another one.
+    async fn is_only_at_updates(&self, subject: &Subject) -> bool {
+        if !self.matcher.has_conditions() {
+            return false;
+        }
+        for update in subject.updates() {
+            let subject = update.match_subject();
+            let matching = self
+                .evaluator
+                .matches(&self.matcher, &subject, Purpose::Decision);
+            if !matches!(matching.await, Ok(false)) {
+                return true;
+            }
+        }
+        false
     }
 }

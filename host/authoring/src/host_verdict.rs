@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
 use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
+use ipu_admission::shared_partition::{self, shares_partition};
 use ipu_admission::{failure, mutate, validate};
 use ipu_guest_host::model::{Decision, Defaulting, Violation};
 use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
@@ -88,7 +89,9 @@ fn admitted(
                 Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
             }
         }
-        Ok(Answer::Verdict(verdict)) => validate::decision(verdict.clone()).0,
+        Ok(Answer::Verdict(verdict)) => {
+            validate::decision(shared_partition::applicable(verdict.clone(), &request)).0
+        }
         Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(WRONG_WORLD.to_owned())),
         Err(error) => failed(error),
     };
@@ -111,9 +114,14 @@ fn failed(error: &GuestError) -> Admitted {
 fn admission_request(review: &Review) -> AdmissionRequest {
     let admission = review.admission();
     let name = review.object["metadata"]["name"].as_str();
+    let reviewed = if shares_partition(&review.object) {
+        Reviewed::Pod
+    } else {
+        Reviewed::IPUJob
+    };
     AdmissionRequest {
         version: ReviewVersion::V1,
-        reviewed: Reviewed::IPUJob,
+        reviewed,
         uid: String::new(),
         operation: Some(admission.operation),
         name: name.unwrap_or_default().to_owned(),

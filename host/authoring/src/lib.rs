@@ -264,3 +264,22 @@ fn write_json(value: &impl serde::Serialize, out: &mut impl io::Write) -> io::Re
     serde_json::to_writer_pretty(&mut *out, value)?;
     writeln!(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_that_finds_objects_has_an_exit_code_of_its_own() {
+        let code = |error: AuditError| PolicyCliError::from(error).exit_code();
+        let refused = AuditError::Refused {
+            refused: 1,
+            objects: 2,
+        };
+        let incomplete = AuditError::Incomplete {
+            failed: 0,
+            unlisted: 1,
+        };
+        assert_eq!((code(refused), code(incomplete)), (3, 1));
+    }
+}

@@ -281,6 +281,14 @@ impl Elector {
 }
 
 impl LeadershipStatus {
+    /// The status of a replica with this leadership.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn of(leadership: Leadership) -> Self {
+        let status = Self::default();
+        status.set(Arc::new(leadership));
+        status
+    }
+
     /// Whether the replica may act now.
     pub fn is_valid(&self) -> bool {
         let leadership = self.0.lock();

@@ -9,12 +9,13 @@ mod list;
 use std::time::Duration;
 
 use ipu_admission::audit::{ObjectName, Outcome, Subject, Tally};
-use ipu_api::ipupolicy::{ExistingObjects, Hook};
+use ipu_api::ipupolicy::{Hook, Labels};
 use ipu_guest_host::context::User;
 use ipu_guest_host::metrics::GuestCalls;
 use ipu_guest_host::policy_request::{Answer, PolicyRequest};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::{ActivePolicies, BoundShadow};
+use ipu_policies::existing_reviews::{Due, Reviewed};
 use ipu_policies::match_evaluator::Purpose;
 use ipu_policies::match_input::ReviewedResource;
 use ipu_policies::match_samples::{IPUJOB, POD};
@@ -85,14 +86,24 @@ impl ExistingReviewer {
         let is_shadow = |uid: &str| chain.shadows.iter().any(|shadow| shadow.version.0 == uid);
         reviews.retain(is_shadow);
         for shadow in &chain.shadows {
-            let is_loaded = shadow.policy.guest.digest().is_some();
-            if !is_loaded || !reviews.is_due(&shadow.version, Instant::now()) {
+            if shadow.policy.guest.digest().is_none() {
                 continue;
             }
+            let is_labelled = |namespace: &str| self.labels(namespace).is_some();
+            let needs_labels = match reviews.due(&shadow.version, Instant::now(), is_labelled) {
+                Due::NotYet => continue,
+                Due::Now => true,
+                Due::WithoutLabels => false,
+            };
             let name = &*shadow.policy.name;
-            match panics::caught(self.review(shadow)).await {
-                Ok(Ok(Some(result))) => reviews.store(&shadow.version, result, Instant::now()),
-                Ok(Ok(None)) => {}
+            match panics::caught(self.review(shadow, needs_labels)).await {
+                Ok(Ok(Review::Ended(reviewed))) => {
+                    reviews.store(&shadow.version, reviewed, Instant::now());
+                }
+                Ok(Ok(Review::Unlabelled(namespace))) => {
+                    reviews.await_labels(&shadow.version, namespace, Instant::now());
+                }
+                Ok(Ok(Review::Outdated)) => {}
                 Ok(Err(error)) => {
                     reviews.postpone(&shadow.version, Instant::now());
                     let reason = explain(&error);
@@ -112,31 +123,45 @@ impl ExistingReviewer {
         }
     }
 
-    /// Reviews all objects. `None`: the version is no longer the one in mode Shadow, or this replica no longer leads.
-    async fn review(&self, shadow: &BoundShadow) -> Result<Option<ExistingObjects>, ListError> {
+    /// Reviews all objects. If it `needs_labels`, it ends at the first object whose namespace has unknown labels.
+    async fn review(&self, shadow: &BoundShadow, needs_labels: bool) -> Result<Review, ListError> {
         let host = self.active.host().clone();
         let host = host.with_metrics(GuestCalls::default());
-        let mut tally = Tally::default();
+        let (mut tally, mut unlabelled) = (Tally::default(), None);
         let pods = self.has_native_pods.then_some(POD);
         for resource in [Some(IPUJOB), pods].into_iter().flatten() {
             let mut list = ObjectList::new(resource, &self.scope);
             while let Some(listed) = list.next(&self.client).await? {
                 if !self.is_current(shadow) {
-                    return Ok(None);
+                    return Ok(Review::Outdated);
                 }
                 let began = Instant::now();
-                let (object, outcome) = match listed {
+                let judged = match listed {
                     Listed::Object(object) => self.judge(&host, shadow, object, resource).await,
-                    Listed::TooLarge(metadata, reason) => {
-                        let name = ObjectName::of(&metadata, resource);
-                        (name, Outcome::Failed(reason))
-                    }
+                    Listed::TooLarge(metadata, reason) => Judged {
+                        object: ObjectName::of(&metadata, resource),
+                        outcome: Outcome::Failed(reason),
+                        lacks_labels: false,
+                    },
                 };
-                tally.add(object, outcome);
+                if judged.lacks_labels {
+                    let namespace = judged.object.namespace.clone();
+                    if needs_labels {
+                        return Ok(Review::Unlabelled(namespace));
+                    }
+                    unlabelled.get_or_insert(namespace);
+                }
+                tally.add(judged.object, judged.outcome);
                 sleep(MIN_PAUSE.max(began.elapsed() * PAUSE_FACTOR)).await;
             }
         }
-        Ok(Some(tally.ended(shadow.version.1, clock::now())))
+        let result = tally.ended(shadow.version.1, clock::now());
+        Ok(Review::Ended(Reviewed { result, unlabelled }))
+    }
+
+    /// Returns the labels of a namespace, if they are known.
+    fn labels(&self, namespace: &str) -> Option<Labels> {
+        self.namespaces.context(namespace, "").labels
     }
 
     /// Whether this replica leads, and the version is still in mode Shadow.
@@ -152,11 +177,15 @@ impl ExistingReviewer {
         shadow: &BoundShadow,
         object: Value,
         resource: ReviewedResource,
-    ) -> (ObjectName, Outcome) {
-        let labels = |namespace: &str| self.namespaces.context(namespace, "").labels;
+    ) -> Judged {
+        let labels = |namespace: &str| self.labels(namespace);
         let (name, subject) = Subject::of(object, resource, &User::default(), labels);
         let Some(subject) = subject else {
-            return (name, Outcome::NotMatched);
+            return Judged {
+                object: name,
+                outcome: Outcome::NotMatched,
+                lacks_labels: false,
+            };
         };
         let evaluator = self.active.evaluator();
         let matcher = &shadow.policy.matcher;
@@ -168,8 +197,31 @@ impl ExistingReviewer {
             Ok(false) => Outcome::NotMatched,
             Err(error) => Outcome::Failed(explain(&error)),
         };
-        (name, outcome)
+        let is_matched = outcome != Outcome::NotMatched;
+        Judged {
+            object: name,
+            outcome,
+            lacks_labels: is_matched && subject.match_subject().namespace_labels.is_none(),
+        }
     }
+}
+
+/// The end of a review.
+enum Review {
+    /// All objects are reviewed.
+    Ended(Reviewed),
+    /// The labels of this namespace are not known yet.
+    Unlabelled(String),
+    /// The version is no longer the one in mode Shadow, or this replica no longer leads.
+    Outdated,
+}
+
+/// An object, and its outcome.
+struct Judged {
+    object: ObjectName,
+    outcome: Outcome,
+    /// Whether the guest or `spec.match` has decided without the labels of the namespace.
+    lacks_labels: bool,
 }
 
 /// Calls the guest. While the process is busy, other requests precede this one.
@@ -196,3 +248,6 @@ async fn call(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

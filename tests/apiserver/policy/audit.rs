@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use futures::{StreamExt, stream};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupolicy::PolicyPhase;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource};
@@ -69,6 +70,14 @@ pub(super) fn pod(number: usize) -> Value {
         "automountServiceAccountToken": false,
         "containers": [{"name": "main", "image": "none"}],
     });
+    pod
+}
+
+/// A Pod that shares an IPUPartition. No rule about sizes applies to it.
+fn sharing() -> Value {
+    let mut pod = pod(3);
+    pod["metadata"]["name"] = json!("sharing");
+    pod["metadata"]["annotations"] = json!({"graphcore.ai/partition": "shared"});
     pod
 }
 
@@ -184,7 +193,8 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     let fixture = Fixture::start().await;
     let client = fixture.client.clone();
     create_namespace(&client).await;
-    let objects: Vec<_> = (0..JOBS).map(job).chain((0..PODS).map(pod)).collect();
+    let pods = (0..PODS).map(pod).chain([sharing()]);
+    let objects: Vec<_> = (0..JOBS).map(job).chain(pods).collect();
     assert!(create_all(&client, &objects, false).await.is_empty());
 
     let folder = tempfile::tempdir().unwrap();
@@ -200,7 +210,7 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     let report: Value = serde_json::from_str(&printed).unwrap();
     let violations = report["violations"].as_array().unwrap();
     let named: BTreeSet<_> = violations.iter().map(name).collect();
-    assert_eq!(report["summary"]["objects"], json!(JOBS + PODS));
+    assert_eq!(report["summary"]["objects"], json!(objects.len()));
     assert_eq!(report["summary"]["refused"], json!(named.len()));
     assert_eq!(report["summary"]["failed"], json!(0));
     for part in ["IPUJob trial/", "Pod trial/"] {
@@ -228,4 +238,41 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     let (code, printed) = audit(&fixture, chosen).await;
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains(" 0 would be refused"), "{printed}");
+    audits_updates_and_other_namespaces(&fixture, policy, &manifest).await;
+}
+
+/// A rule about updates is not judged, and no object that no release serves is reported.
+async fn audits_updates_and_other_namespaces(fixture: &Fixture, mut policy: Value, file: &Path) {
+    policy["spec"]["match"]["matchConditions"] = json!([{
+        "name": "grows",
+        "expression": "request.operation == 'UPDATE' && object.spec.jobInstances > oldObject.spec.jobInstances",
+    }]);
+    fs::write(file, policy.to_string()).unwrap();
+    let of_file = file.to_string_lossy().into_owned();
+    let (code, printed) = audit(fixture, arguments(&of_file, "table")).await;
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.starts_with("only at updates: not judged: "),
+        "{printed}"
+    );
+
+    let configuration: MutatingWebhookConfiguration = serde_json::from_value(json!({"metadata": {
+        "name": "another",
+        "labels": {"app.kubernetes.io/part-of": "ipu-operator"},
+        "annotations": {
+            "graphcore.ai/operator-namespace": "ipu-a", "graphcore.ai/watch-namespaces": "default",
+        },
+    }}))
+    .unwrap();
+    let configurations = Api::all(fixture.client.clone());
+    let params = PostParams::default();
+    let created = configurations.create(&params, &configuration).await;
+    created.unwrap();
+    let (code, printed) = audit(fixture, arguments("ipupolicy/rule", "table")).await;
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(!printed.contains(TRIAL), "{printed}");
+    assert!(
+        printed.contains("these namespaces alone: default\n"),
+        "{printed}"
+    );
 }

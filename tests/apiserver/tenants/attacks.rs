@@ -259,6 +259,25 @@ pub(super) async fn on_a_native_pod(cluster: &Cluster) {
     kubectl(&["delete", "pod", "notebook", "--grace-period=0", "--force"]).unwrap();
 }
 
+/// Pods that share an IPUPartition of the namespace, which the rules see as well.
+pub(super) fn in_a_shared_partition(cluster: &Cluster) {
+    let annotations = json!({"graphcore.ai/partition": "own"});
+    let sharing = pod("sharing", &json!({}), &annotations);
+    let mut other = sharing.clone();
+    other["spec"]["containers"][0]["image"] = json!("evil.example.com/x:1");
+    let image_rule = "spec.containers: use an image of registry.example.com";
+    refused(cluster.create(&other, &[]), image_rule);
+    let mut elsewhere = sharing.clone();
+    elsewhere["spec"]["nodeSelector"] = json!({"ipunode": "pod1"});
+    refused(cluster.create(&elsewhere, &[]), POOL_RULE);
+    cluster.create(&sharing, &[]).unwrap();
+    let namespace = ["--namespace", ATTACKER];
+    let kubectl = |args: &[&str]| cluster.attacker(&[args, &namespace].concat());
+    let image = ["set", "image", "pod/sharing", "main=evil.example.com/x:1"];
+    refused(kubectl(&image), "use an image of registry.example.com");
+    kubectl(&["delete", "pod", "sharing", "--grace-period=0", "--force"]).unwrap();
+}
+
 /// A job above the quota waits, and gets nothing.
 pub(super) async fn above_the_quota(cluster: &Cluster) {
     cluster.create(&job("more", 16), &[]).unwrap();

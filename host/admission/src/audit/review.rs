@@ -27,13 +27,22 @@ pub struct Subject {
     /// The request to a guest.
     pub request: PolicyRequest,
     input: MatchInput,
+    /// `request` of the match conditions, if the object were updated.
+    update: Arc<Value>,
     namespace_labels: Option<Labels>,
     pod: Option<PodFields>,
 }
 
+/// An update of an object, for match conditions.
+#[derive(Debug)]
+pub struct Update {
+    input: MatchInput,
+    namespace_labels: Option<Labels>,
+}
+
 impl Subject {
     /// Builds the request for an object of the API server. `None`: the operator calls no guest about it, because it is
-    /// being deleted, or is a Pod without a partition of its own. `labels` returns those of a namespace, if they are known.
+    /// being deleted, or is a Pod that requests no IPUs. `labels` returns those of a namespace, if they are known.
     pub fn of(
         object: Value,
         resource: ReviewedResource,
@@ -64,7 +73,12 @@ impl Subject {
             ..Admission::of(Operation::Create)
         };
         let attributes = review_attributes(UID, &name.name, resource, &admission);
+        let update = Admission {
+            operation: Operation::Update,
+            ..admission.clone()
+        };
         let subject = Self {
+            update: Arc::new(review_attributes(UID, &name.name, resource, &update)),
             input: MatchInput {
                 object: Some(Arc::new(object.clone())),
                 old_object: None,
@@ -87,10 +101,30 @@ impl Subject {
         }
     }
 
+    /// Returns updates of the object that show whether the operator calls a guest at updates: one that leaves the object as
+    /// it is, and one that sets all of it, for conditions that compare it with the previous object.
+    pub fn updates(&self) -> [Update; 2] {
+        let unchanged = self.input.object.clone();
+        [unchanged, Some(Arc::new(json!({})))].map(|old_object| Update {
+            input: MatchInput {
+                old_object,
+                request: self.update.clone(),
+                ..self.input.clone()
+            },
+            namespace_labels: self.namespace_labels.clone(),
+        })
+    }
+
     /// Returns the outcome of an answer, in fields of the object.
     pub fn outcome(&self, answer: Result<Answer, GuestError>) -> Outcome {
         let decision = match answer {
-            Ok(Answer::Verdict(verdict)) => validate::decision(verdict).0,
+            Ok(Answer::Verdict(verdict)) => {
+                let verdict = match &self.pod {
+                    Some(pod) => pod.applicable(verdict),
+                    None => verdict,
+                };
+                validate::decision(verdict).0
+            }
             Ok(Answer::Defaulting(_) | Answer::Decision(_)) => {
                 return Outcome::Failed("the answer is of another world".to_owned());
             }
@@ -105,6 +139,17 @@ impl Subject {
             }
         }
         Outcome::Refused(violations)
+    }
+}
+
+impl Update {
+    /// Returns what `spec.match` reads. Selectors read the labels that the object has.
+    pub fn match_subject(&self) -> MatchSubject<'_> {
+        MatchSubject {
+            namespace_labels: self.namespace_labels.as_ref(),
+            old_object: None,
+            input: &self.input,
+        }
     }
 }
 
@@ -222,11 +267,39 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_shares_a_partition_is_refused_for_anything_but_its_size() {
+        let shared = pod(&json!({"graphcore.ai/partition": "shared"}));
+        let subject = subject(shared, POD).1.unwrap();
+        let size = subject.outcome(Ok(refusal("spec.ipusPerJobInstance")));
+        assert_eq!(size, Outcome::Allowed);
+        let image = "spec.workers.template.spec.containers[0].image";
+        let Outcome::Refused(violations) = subject.outcome(Ok(refusal(image))) else {
+            panic!("it is refused");
+        };
+        assert_eq!(violations[0].field, "spec.containers[0].image");
+    }
+
+    #[test]
+    fn an_update_differs_from_the_creation_in_its_operation_and_previous_object() {
+        let subject = subject(job(), IPUJOB).1.unwrap();
+        let created = subject.match_subject().input.clone();
+        let updates = subject.updates();
+        let subjects = updates.each_ref().map(Update::match_subject);
+        for update in subjects {
+            assert_eq!(update.input.request["operation"], json!("UPDATE"));
+            assert_eq!(update.input.object, created.object);
+            assert_eq!(update.namespace_labels.unwrap()["tier"], "trial");
+        }
+        let old = subjects.map(|update| update.input.old_object.clone());
+        assert_eq!(old, [created.object, Some(Arc::new(json!({})))]);
+    }
+
+    #[test]
     fn no_guest_is_called_about_other_objects() {
         let mut deleted = job();
         deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let shared = pod(&json!({"graphcore.ai/partition": "shared"}));
-        for (object, resource) in [(deleted, IPUJOB), (shared, POD)] {
+        let without_ipus = pod(&json!({}));
+        for (object, resource) in [(deleted, IPUJOB), (without_ipus, POD)] {
             let (name, subject) = subject(object, resource);
             assert_eq!(name.namespace, "team");
             assert!(subject.is_none(), "{name:?}");

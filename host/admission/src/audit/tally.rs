@@ -44,7 +44,7 @@ impl Tally {
                 }
             }
             Outcome::Failed(_) => self.failed += 1,
-            Outcome::NotMatched => {}
+            Outcome::NotMatched | Outcome::OnlyAtUpdates => {}
         }
     }
 
@@ -96,6 +96,7 @@ mod tests {
             refused("is more than 16"),
             Outcome::Allowed,
             Outcome::NotMatched,
+            Outcome::OnlyAtUpdates,
             Outcome::Failed("the deadline of 1 s passed".to_owned()),
         ]
         .into_iter()

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{ChainRun, default_object};
+use crate::shared_partition;
 
 /// Result of one stage.
 pub(super) struct StageResult {
@@ -94,7 +95,10 @@ impl ChainRun<'_> {
                 let answer = host.validate(&policy.guest, &admission, &before, old).await;
                 answer.map_or_else(
                     |error| Comparison::without_answer(&error),
-                    |shadow| comparison::verdicts(&verdict, &shadow.answer),
+                    |shadow| {
+                        let shadow = shared_partition::applicable(shadow.answer, &request);
+                        comparison::verdicts(&verdict, &shadow)
+                    },
                 )
             } else {
                 let answer =

@@ -1,10 +1,11 @@
 //! Pure: an existing Pod that requests IPUs, as validation guests would see it if its user created it again.
 
-use ipu_api::pod_request::{NewPartition, PodRequest};
-use ipu_guest_host::model::Violation;
+use ipu_api::pod_request::PodRequest;
+use ipu_guest_host::model::{Verdict, Violation};
 use serde_json::Value;
 
 use super::{copied, patch, shown};
+use crate::shared_partition::without_size;
 
 /// A Pod as the IPUJob that guests see.
 #[derive(Debug, PartialEq)]
@@ -15,38 +16,43 @@ pub struct RecreatedPod {
     pub fields: PodFields,
 }
 
-/// The fields of a Pod that requests a partition, for those of the IPUJob that guests see.
+/// The fields of a Pod that requests IPUs, for those of the IPUJob that guests see.
 #[derive(Debug, PartialEq)]
-pub struct PodFields(NewPartition);
+pub struct PodFields(PodRequest);
 
 impl RecreatedPod {
     /// Shows a Pod without what the operator has put into it. `None`: the Pod webhook shows no guest such a Pod, because it
-    /// requests no partition of its own, or in a form that the operator itself refuses.
+    /// requests no IPUs, or in a form that the operator itself refuses.
     pub fn of(mut pod: Value, namespace: &str) -> Option<Self> {
         let removals = copied::removals(&pod).operations;
         json_patch::patch(&mut pod, &removals).ok()?;
-        let Ok(Some(PodRequest::New(partition))) = PodRequest::of(&pod) else {
-            return None;
-        };
+        let request = PodRequest::of(&pod).ok().flatten()?;
         Some(Self {
-            job: as_job(pod, namespace, &partition),
-            fields: PodFields(partition),
+            job: as_job(pod, namespace, &request),
+            fields: PodFields(request),
         })
     }
 }
 
 impl PodFields {
+    /// Returns the verdict without violations of fields that the Pod does not have.
+    pub fn applicable(&self, verdict: Verdict) -> Verdict {
+        match &self.0 {
+            PodRequest::New(_) => verdict,
+            PodRequest::Existing(_) => without_size(verdict),
+        }
+    }
+
     /// Replaces the field of the IPUJob in a violation by that of the Pod.
     pub fn translate(&self, violation: &mut Violation) {
         shown::translate(violation, &self.0);
     }
 }
 
-/// The IPUJob as which rules see a Pod that requests this partition.
-pub(super) fn as_job(pod: Value, namespace: &str, partition: &NewPartition) -> Value {
-    // A Pod with a partition of its own is the first GCD of it.
-    let pod = patch::without_additions(pod, 0);
-    shown::as_job(pod, namespace, partition.ipus)
+/// The IPUJob as which rules see a Pod with this request.
+pub(super) fn as_job(pod: Value, namespace: &str, request: &PodRequest) -> Value {
+    let pod = patch::without_additions(pod, request.gcd());
+    shown::as_job(pod, namespace, request.new_ipus())
 }
 
 #[cfg(test)]
@@ -66,8 +72,8 @@ mod tests {
     }
 
     /// The Pod after the webhook, and after the operator has given it a partition and a scheduler a node.
-    fn bound() -> Value {
-        let mut bound = pod(|_| {});
+    fn bound(change: impl FnOnce(&mut Value)) -> Value {
+        let mut bound = pod(change);
         let request = PodRequest::of(&bound).unwrap().unwrap();
         let additions = patch::additions(&bound, &request);
         json_patch::patch(&mut bound, &additions).unwrap();
@@ -88,17 +94,27 @@ mod tests {
         bound
     }
 
+    /// Turns a request into one for an IPUPartition that exists.
+    fn shared(pod: &mut Value) {
+        pod["metadata"]["annotations"] =
+            json!({"graphcore.ai/partition": "shared", "graphcore.ai/gcd": "1"});
+    }
+
     #[test]
     fn a_pod_with_a_partition_is_shown_as_its_user_wrote_it() {
-        let mut wrote = pod(|pod| pod["spec"]["nodeSelector"] = json!({"disk": "ssd"}));
-        wrote["metadata"]["labels"] = json!({"graphcore.ai/native-pod": "true"});
-        let new = RecreatedPod::of(wrote, "team").unwrap();
-        assert_eq!(RecreatedPod::of(bound(), "team"), Some(new));
+        for (request, ipus) in [((|_| {}) as fn(&mut Value), "4"), (shared, "0")] {
+            let mut wrote = pod(request);
+            wrote["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+            wrote["metadata"]["labels"] = json!({"graphcore.ai/native-pod": "true"});
+            let new = RecreatedPod::of(wrote, "team").unwrap();
+            assert_eq!(new.job["spec"]["ipusPerJobInstance"], json!(ipus));
+            assert_eq!(RecreatedPod::of(bound(request), "team"), Some(new));
+        }
     }
 
     #[test]
     fn violations_are_about_the_fields_of_the_pod() {
-        let recreated = RecreatedPod::of(bound(), "team").unwrap();
+        let recreated = RecreatedPod::of(bound(|_| {}), "team").unwrap();
         let mut violation = Violation {
             field: "spec.ipusPerJobInstance".to_owned(),
             message: "wrong".to_owned(),
@@ -108,10 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn guests_see_only_pods_with_a_partition_of_their_own() {
+    fn guests_see_only_pods_with_a_readable_request() {
         for annotations in [
             json!({}),
-            json!({"graphcore.ai/partition": "shared"}),
+            json!({"graphcore.ai/partition": "Shared"}),
             json!({"graphcore.ai/ipu": "four"}),
         ] {
             let other = pod(|pod| pod["metadata"]["annotations"] = annotations.clone());

@@ -1,20 +1,20 @@
 //! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of that IPUJob.
 
 use ipu_api::labels::NATIVE_POD_LABEL;
-use ipu_api::pod_request::NewPartition;
+use ipu_api::pod_request::PodRequest;
 use ipu_guest_host::model::Violation;
 use ipu_guest_host::texts;
 use ipu_text::sanitize;
 use serde_json::{Map, Value, json};
 
-/// The field of an IPUJob that holds its size.
-const SIZE: &str = "spec.ipusPerJobInstance";
+use crate::shared_partition::SIZE;
 
 /// The field of an IPUJob that holds its Pods.
 const TEMPLATE: &str = "spec.workers.template.";
 
 /// The IPUJob of one instance with one worker that corresponds to this Pod. Its metadata is that of the Pod, with the
-/// label of native Pods. It lacks the `restartPolicy` of the Pod, because that field has another meaning in an IPUJob.
+/// label of native Pods. It lacks the `restartPolicy` of the Pod, because that field has another meaning in an IPUJob. A
+/// Pod that shares a partition has 0 IPUs: those of the partition count for its owner.
 pub(super) fn as_job(mut pod: Value, namespace: &str, ipus: u32) -> Value {
     let mut metadata = match pod["metadata"].take() {
         Value::Object(metadata) => metadata,
@@ -53,29 +53,68 @@ pub(super) fn ipus(job: &Value) -> Option<u32> {
 }
 
 /// Replaces the field of the IPUJob by that of the Pod. A field that a Pod does not have is named in the message.
-pub(super) fn translate(violation: &mut Violation, new: &NewPartition) {
+pub(super) fn translate(violation: &mut Violation, request: &PodRequest) {
     let field = &violation.field;
     if field == SIZE {
-        violation.field = new.field();
+        violation.field = request.field();
     } else if let Some(rest) = field.strip_prefix(TEMPLATE) {
         violation.field = rest.to_owned();
     } else if field.starts_with("spec") {
         let message = format!("as an IPUJob, {field}: {}", violation.message);
         violation.message = sanitize(&message, texts::MESSAGE);
-        violation.field = new.field();
+        violation.field = request.field();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ipu_api::pod_request::{ExistingPartition, NewPartition};
 
-    fn new(container: Option<usize>) -> NewPartition {
-        NewPartition {
+    use super::*;
+    use crate::shared_partition::shares_partition;
+
+    fn new(container: Option<usize>) -> PodRequest {
+        PodRequest::New(NewPartition {
             ipus: 4,
             container,
             is_annotated: container.is_none(),
+        })
+    }
+
+    fn violation(field: &str) -> Violation {
+        Violation {
+            field: field.to_owned(),
+            message: "wrong".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_pod_that_shares_a_partition_has_no_size() {
+        let pod = |ipus, annotations: Value| {
+            let pod = json!({"metadata": {"annotations": annotations}, "spec": {}});
+            as_job(pod, "team", ipus)
+        };
+        let annotations = json!({"graphcore.ai/partition": "shared"});
+        let shared = pod(0, annotations.clone());
+        assert_eq!(shared["spec"]["ipusPerJobInstance"], json!("0"));
+        assert!(shares_partition(&shared));
+        assert!(!shares_partition(&pod(4, annotations)));
+        assert!(!shares_partition(&pod(0, json!({}))));
+    }
+
+    #[test]
+    fn violations_of_a_shared_partition_name_its_annotation() {
+        let request = PodRequest::Existing(ExistingPartition {
+            name: "shared".to_owned(),
+            gcd: 1,
+        });
+        let mut violation = violation("spec.jobInstances");
+        translate(&mut violation, &request);
+        assert_eq!(
+            violation.field,
+            "metadata.annotations[graphcore.ai/partition]"
+        );
+        assert_eq!(violation.message, "as an IPUJob, spec.jobInstances: wrong");
     }
 
     #[test]
@@ -166,10 +205,7 @@ mod tests {
             ),
         ];
         for (field, container, expected, message) in cases {
-            let mut violation = Violation {
-                field: field.to_owned(),
-                message: "wrong".to_owned(),
-            };
+            let mut violation = violation(field);
             translate(&mut violation, &new(container));
             assert_eq!(
                 (&*violation.field, &*violation.message),

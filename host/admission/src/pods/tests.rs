@@ -80,7 +80,7 @@ async fn a_request_that_cannot_be_read_is_refused_in_the_fields_of_the_pod() {
 }
 
 #[tokio::test]
-async fn guests_are_asked_about_new_ipus_and_not_about_an_existing_partition() {
+async fn defaulting_guests_are_asked_about_new_ipus_alone() {
     let response = ask("CREATE", &json!({"graphcore.ai/ipu": "4"})).await;
     assert_eq!(response["allowed"], json!(false));
     let message = response["status"]["message"].as_str().unwrap();
@@ -136,8 +136,14 @@ async fn another_kind_is_no_question_for_this_webhook() {
 async fn rules_decide_on_a_new_pod_and_on_its_changes() {
     let spec = json!({"containers": [{"name": "main", "image": "a:1"}]});
     let requesting = json!({"graphcore.ai/ipu": "4"});
-    for operation in ["CREATE", "UPDATE"] {
-        let response = ask_at(VALIDATE_POD_PATH, operation, &requesting, &spec).await;
+    let sharing = json!({"graphcore.ai/partition": "shared"});
+    for (operation, annotations) in [
+        ("CREATE", &requesting),
+        ("UPDATE", &requesting),
+        ("CREATE", &sharing),
+        ("UPDATE", &sharing),
+    ] {
+        let response = ask_at(VALIDATE_POD_PATH, operation, annotations, &spec).await;
         let message = response["status"]["message"].as_str().unwrap();
         assert!(
             message.contains("no validation guest is loaded"),
@@ -148,7 +154,6 @@ async fn rules_decide_on_a_new_pod_and_on_its_changes() {
     for (operation, annotations) in [
         ("DELETE", requesting),
         ("CREATE", json!({})),
-        ("UPDATE", json!({"graphcore.ai/partition": "shared"})),
         // It cannot have come with the update.
         ("UPDATE", json!({"graphcore.ai/ipu": "four"})),
     ] {

@@ -1,11 +1,7 @@
 //! Reads the objects of a cluster page by page, with the rights of the user of the kubeconfig.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use ipu_api::ipupolicy::Labels;
-use ipu_api::labels::NATIVE_POD_LABEL;
-use ipu_policies::match_input::ReviewedResource;
-use ipu_policies::match_samples::POD;
 use kube::api::ListParams;
 use kube::config::KubeConfigOptions;
 use kube::core::Request;
@@ -14,13 +10,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::AuditError;
-use super::report::Unlisted;
+use super::served::Release;
 
 /// Objects of one page. A page of large jobs has some 10 MiB.
 const PAGE: u32 = 200;
 
+/// Path of the webhook configurations.
+const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+
+/// Selects the webhook configurations of the operator.
+const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";
+
 /// A cluster.
-pub(super) struct Cluster(Client);
+pub(super) struct Cluster(pub(super) Client);
 
 /// One page of a list. Its objects are the JSON of the API server, which guests see.
 #[derive(Deserialize)]
@@ -64,7 +66,21 @@ impl Cluster {
         read.map_err(|source| failed(format!("IPUPolicy {name}"), source))
     }
 
-    async fn get(&self, path: &str, name: &str) -> Result<Value, kube::Error> {
+    /// Reads the releases of the operator. `None`: the user may not list their webhook configurations.
+    pub(super) async fn releases(&self) -> Result<Option<Vec<Release>>, AuditError> {
+        let mut list = PagedList::new(CONFIGURATIONS.to_owned(), Some(OURS.to_owned()));
+        let mut releases = Vec::new();
+        loop {
+            match list.next(self).await {
+                Ok(Some(page)) => releases.extend(page.iter().map(Release::of)),
+                Ok(None) => return Ok(Some(releases)),
+                Err(error) if has_code(&error, 403) => return Ok(None),
+                Err(error) => return Err(failed("the releases of the operator".to_owned(), error)),
+            }
+        }
+    }
+
+    pub(super) async fn get(&self, path: &str, name: &str) -> Result<Value, kube::Error> {
         let request = Request::new(path).get(name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest)?;
         self.0.request(request).await
@@ -89,138 +105,87 @@ impl Cluster {
     }
 }
 
-/// The namespaces of an audit.
-pub(super) struct Scope {
-    /// Their labels, as far as the user may read them.
-    pub(super) labels: BTreeMap<String, Labels>,
-    /// The chosen namespaces; all if empty.
-    chosen: Vec<String>,
-}
-
-impl Scope {
-    /// Reads the labels of the namespaces. A chosen one must exist.
-    pub(super) async fn read(cluster: &Cluster, chosen: &[String]) -> Result<Self, AuditError> {
-        let mut scope = Self {
-            labels: BTreeMap::new(),
-            chosen: chosen.to_vec(),
-        };
-        if chosen.is_empty() {
-            scope.read_all(cluster).await?;
-            return Ok(scope);
-        }
-        for name in chosen {
-            match cluster.get("/api/v1/namespaces", name).await {
-                Ok(namespace) => scope.add(&namespace),
-                Err(error) if has_code(&error, 404) => {
-                    return Err(AuditError::NoNamespace(name.clone()));
-                }
-                Err(error) if has_code(&error, 403) => {}
-                Err(error) => return Err(failed(format!("Namespace {name}"), error)),
-            }
-        }
-        Ok(scope)
-    }
-
-    async fn read_all(&mut self, cluster: &Cluster) -> Result<(), AuditError> {
-        let mut token = String::new();
-        loop {
-            let page = match cluster.page("/api/v1/namespaces", None, &token).await {
-                Ok(page) => page,
-                Err(error) if has_code(&error, 403) => return Ok(()),
-                Err(error) => return Err(failed("the namespaces".to_owned(), error)),
-            };
-            page.items.iter().for_each(|namespace| self.add(namespace));
-            token = page.metadata.next;
-            if token.is_empty() {
-                return Ok(());
-            }
-        }
-    }
-
-    fn add(&mut self, namespace: &Value) {
-        let metadata = &namespace["metadata"];
-        let labels = metadata["labels"].as_object().into_iter().flatten();
-        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
-        let name = metadata["name"].as_str().unwrap_or_default();
-        self.labels.insert(name.to_owned(), labels.collect());
-    }
-
-    /// Returns the lists of a resource in these namespaces.
-    pub(super) fn lists<'a>(
-        &'a self,
-        cluster: &'a Cluster,
-        resource: ReviewedResource,
-    ) -> Lists<'a> {
-        let mut rest: Vec<_> = self.chosen.iter().map(|name| Some(name.clone())).collect();
-        rest.reverse();
-        if rest.is_empty() {
-            rest.push(None);
-        }
-        Lists {
-            cluster,
-            known: &self.labels,
-            resource,
-            rest,
-            token: String::new(),
-            unlisted: Vec::new(),
-        }
-    }
-}
-
-/// The lists of one resource, read in turn.
-pub(super) struct Lists<'a> {
-    cluster: &'a Cluster,
-    known: &'a BTreeMap<String, Labels>,
-    resource: ReviewedResource,
-    /// The namespaces whose lists are still to be read, the next one last; `None` for the list of all namespaces.
-    rest: Vec<Option<String>>,
+/// A list that is read page by page, and each object once.
+pub(super) struct PagedList {
+    path: String,
+    selector: Option<String>,
+    /// The token of the next page. Empty at the beginning.
     token: String,
-    /// The lists that the user may not read.
-    pub(super) unlisted: Vec<Unlisted>,
+    has_ended: bool,
+    /// Namespaces and names of the objects that were returned.
+    returned: BTreeSet<[String; 2]>,
+    /// Whether an object was returned since the list started.
+    has_progressed: bool,
 }
 
-impl Lists<'_> {
-    /// Reads the next page. `None` at the end. If the user may not list all namespaces at once, it lists each of them.
-    pub(super) async fn next_page(&mut self) -> Result<Option<Vec<Value>>, AuditError> {
-        while let Some(namespace) = self.rest.last() {
-            let path = self.resource.list_path(namespace.as_deref());
-            let selector = (self.resource == POD).then(|| format!("{NATIVE_POD_LABEL}=true"));
-            let read = self.cluster.page(&path, selector.as_deref(), &self.token);
+impl PagedList {
+    /// Starts before the first page of the list at this path.
+    pub(super) fn new(path: String, selector: Option<String>) -> Self {
+        Self {
+            path,
+            selector,
+            token: String::new(),
+            has_ended: false,
+            returned: BTreeSet::new(),
+            has_progressed: false,
+        }
+    }
+
+    /// Reads the next page. `None` at the end.
+    pub(super) async fn next(
+        &mut self,
+        cluster: &Cluster,
+    ) -> Result<Option<Vec<Value>>, kube::Error> {
+        while !self.has_ended {
+            let read = cluster.page(&self.path, self.selector.as_deref(), &self.token);
             match read.await {
-                Ok(page) => {
-                    self.token = page.metadata.next;
-                    if self.token.is_empty() {
-                        self.rest.pop();
-                    }
-                    return Ok(Some(page.items));
-                }
-                Err(error) if has_code(&error, 403) => self.skip(),
-                Err(error) => return Err(failed(path, error)),
+                Ok(page) => return Ok(Some(self.advance(page))),
+                Err(error) => self.token = self.renewed(&error).ok_or(error)?,
             }
         }
         Ok(None)
     }
 
-    /// Skips a list that the user may not read.
-    fn skip(&mut self) {
-        self.token.clear();
-        let namespace = self.rest.pop().flatten();
-        if namespace.is_none() && !self.known.is_empty() {
-            self.rest.extend(self.known.keys().rev().cloned().map(Some));
-            return;
-        }
-        self.unlisted.push(Unlisted {
-            resource: self.resource.resource,
-            namespace,
+    /// Moves behind a page. Returns its objects that are new.
+    fn advance(&mut self, page: Page) -> Vec<Value> {
+        self.token = page.metadata.next;
+        self.has_ended = self.token.is_empty();
+        let mut objects = page.items;
+        objects.retain(|object| {
+            let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            let names = [text("namespace"), text("name")].map(str::to_owned);
+            self.returned.insert(names)
         });
+        self.has_progressed |= !objects.is_empty();
+        objects
+    }
+
+    /// Returns the token with which a list continues whose token has expired: the one that the API server sends with the
+    /// error, or that of the beginning. A list that starts over without an object in between never ends.
+    fn renewed(&mut self, error: &kube::Error) -> Option<String> {
+        let kube::Error::Api(status) = error else {
+            return None;
+        };
+        if status.code != 410 || self.token.is_empty() {
+            return None;
+        }
+        let metadata = status.metadata.as_ref();
+        let sent = metadata.and_then(|metadata| metadata.continue_.clone());
+        let sent = sent.filter(|sent| !sent.is_empty() && *sent != self.token);
+        if sent.is_some() {
+            return sent;
+        }
+        std::mem::take(&mut self.has_progressed).then(String::new)
     }
 }
 
-fn has_code(error: &kube::Error, code: u16) -> bool {
+/// Whether the API server answers with this code.
+pub(super) fn has_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-fn failed(what: String, source: kube::Error) -> AuditError {
+/// Returns the error of a read.
+pub(super) fn failed(what: String, source: kube::Error) -> AuditError {
     AuditError::Read {
         what,
         source: Box::new(source),
@@ -229,113 +194,73 @@ fn failed(what: String, source: kube::Error) -> AuditError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use http::{Request as HttpRequest, Response};
-    use ipu_policies::match_samples::IPUJOB;
     use kube::client::Body;
     use serde_json::json;
     use tower::{BoxError, service_fn};
 
     use super::*;
 
-    /// A cluster with one job in each of the namespaces a to d, in pages of one object, whose user may list the jobs of
-    /// `listable` namespaces.
-    fn cluster(listable: &'static [&'static str], sees_namespaces: bool) -> Cluster {
-        let service = service_fn(move |request: HttpRequest<Body>| async move {
-            let path = request.uri().path().to_owned();
-            let query = request.uri().query().unwrap_or_default().to_owned();
-            let (code, body) = match path.as_str() {
-                "/api/v1/namespaces" if sees_namespaces => (
-                    200,
-                    page(
-                        &query,
-                        |name| json!({"metadata": {"name": name, "labels": {"name": name}}}),
-                    ),
-                ),
-                "/api/v1/namespaces/a" if sees_namespaces => (
-                    200,
-                    json!({"metadata": {"name": "a", "labels": {"name": "a"}}}),
-                ),
-                "/api/v1/namespaces/missing" => (404, json!({})),
-                _ => jobs(&path, &query, listable),
-            };
-            let body = match code {
-                200 => body,
-                code => json!({"kind": "Status", "status": "Failure", "code": code}),
-            };
-            let response = Response::builder().status(code);
-            Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
+    /// A list of three objects in pages of one. The first `expired` tokens of the second page have expired, and the API
+    /// server sends `renewed` with the error.
+    fn cluster(expired: usize, renewed: &'static str) -> Cluster {
+        let left = Arc::new(AtomicUsize::new(expired));
+        let service = service_fn(move |request: HttpRequest<Body>| {
+            let left = left.clone();
+            async move {
+                let query = request.uri().query().unwrap_or_default();
+                let mut pairs = query.split('&');
+                let token = pairs.find_map(|pair| pair.strip_prefix("continue="));
+                let has_expired = token == Some("old")
+                    && left
+                        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                            left.checked_sub(1)
+                        })
+                        .is_ok();
+                let body = match token {
+                    _ if has_expired => {
+                        let metadata = json!({"continue": renewed});
+                        json!({"kind": "Status", "status": "Failure", "code": 410, "metadata": metadata})
+                    }
+                    None => page("a", "old"),
+                    Some("old" | "new") => page("b", "last"),
+                    Some(_) => page("c", ""),
+                };
+                let code = if has_expired { 410 } else { 200 };
+                let response = Response::builder().status(code);
+                Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
+            }
         });
         Cluster(Client::new(service, "default"))
     }
 
-    fn jobs(path: &str, query: &str, listable: &[&str]) -> (u16, Value) {
-        let job = |name: &str| json!({"metadata": {"name": "job", "namespace": name}});
-        if path == "/apis/graphcore.ai/v1alpha1/ipujobs" && listable == ["*"] {
-            return (200, page(query, job));
-        }
-        let name = path
-            .strip_prefix("/apis/graphcore.ai/v1alpha1/namespaces/")
-            .and_then(|rest| rest.strip_suffix("/ipujobs"));
-        match name.filter(|name| listable.contains(name)) {
-            Some(name) => (200, json!({"metadata": {}, "items": [job(name)]})),
-            None => (403, Value::Null),
-        }
+    fn page(name: &str, next: &str) -> Value {
+        json!({"metadata": {"continue": next}, "items": [{"metadata": {"name": name}}]})
     }
 
-    /// The page with the object of the next namespace.
-    fn page(query: &str, object: impl Fn(&str) -> Value) -> Value {
-        let names = ["a", "b", "c", "d"];
-        let token = query
-            .split('&')
-            .find_map(|pair| pair.strip_prefix("continue="));
-        let index: usize = token.map_or(0, |token| token.parse().unwrap());
-        let mut metadata = json!({});
-        if index + 1 < names.len() {
-            metadata["continue"] = json!((index + 1).to_string());
+    /// The names of the objects of a list.
+    async fn names(cluster: &Cluster) -> Result<Vec<String>, kube::Error> {
+        let mut list = PagedList::new("/api/v1/things".to_owned(), None);
+        let mut names = Vec::new();
+        while let Some(page) = list.next(cluster).await? {
+            let found = page
+                .iter()
+                .map(|object| object["metadata"]["name"].as_str());
+            names.extend(found.map(|name| name.unwrap().to_owned()));
         }
-        json!({"metadata": metadata, "items": [object(names[index])]})
-    }
-
-    /// The namespaces of the listed jobs, and those that cannot be listed.
-    async fn listed(cluster: &Cluster, chosen: &[&str]) -> (Vec<String>, Vec<Option<String>>) {
-        let chosen: Vec<_> = chosen.iter().map(|&name| name.to_owned()).collect();
-        let scope = Scope::read(cluster, &chosen).await.unwrap();
-        let mut lists = scope.lists(cluster, IPUJOB);
-        let mut found = Vec::new();
-        while let Some(page) = lists.next_page().await.unwrap() {
-            let names = page.iter().map(|job| job["metadata"]["namespace"].as_str());
-            found.extend(names.map(|name| name.unwrap().to_owned()));
-        }
-        let hidden = lists.unlisted.into_iter();
-        (found, hidden.map(|unlisted| unlisted.namespace).collect())
+        Ok(names)
     }
 
     #[tokio::test]
-    async fn all_pages_of_all_namespaces_are_read() {
-        let all = cluster(&["*"], true);
-        let expected = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
-        assert_eq!(listed(&all, &[]).await, (expected, vec![]));
-        let scope = Scope::read(&all, &[]).await.unwrap();
-        assert_eq!(scope.labels["d"]["name"], "d");
-    }
-
-    #[tokio::test]
-    async fn each_namespace_is_listed_where_all_cannot_be() {
-        let some = cluster(&["a", "c"], true);
-        let (found, hidden) = listed(&some, &[]).await;
-        assert_eq!(found, ["a", "c"]);
-        assert_eq!(hidden, [Some("b".to_owned()), Some("d".to_owned())]);
-        let (found, hidden) = listed(&some, &["a", "b"]).await;
-        assert_eq!(found, ["a"]);
-        assert_eq!(hidden, [Some("b".to_owned())]);
-        let blind = cluster(&["a"], false);
-        assert_eq!(listed(&blind, &[]).await, (vec![], vec![None]));
-        assert_eq!(listed(&blind, &["a"]).await, (vec!["a".to_owned()], vec![]));
-    }
-
-    #[tokio::test]
-    async fn a_chosen_namespace_must_exist() {
-        let scope = Scope::read(&cluster(&["*"], true), &["missing".to_owned()]).await;
-        assert!(matches!(scope.err(), Some(AuditError::NoNamespace(name)) if name == "missing"));
+    async fn a_list_whose_token_has_expired_continues_or_starts_over() {
+        let all = ["a", "b", "c"];
+        assert_eq!(names(&cluster(0, "")).await.unwrap(), all);
+        assert_eq!(names(&cluster(1, "new")).await.unwrap(), all);
+        assert_eq!(names(&cluster(1, "")).await.unwrap(), all);
+        let error = names(&cluster(usize::MAX, "")).await.unwrap_err();
+        assert!(has_code(&error, 410), "it ends: {error}");
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::policy_report::{self, Api};
 use super::report::{Counts, Finding, Line, Report, Unlisted};
+use super::served::Served;
 
 /// Spaces between two columns.
 const GAP: usize = 3;
@@ -80,10 +81,19 @@ fn grid(rows: &[[String; 4]]) -> String {
     text
 }
 
-/// The lists that cannot be read, and the summary.
+/// The audited namespaces, the lists that cannot be read, the objects that are not judged, and the summary.
 fn notes(report: &Report) -> Vec<String> {
-    let hidden = report.unlisted.iter().map(not_audited);
-    hidden.chain([summary(report)]).collect()
+    let mut notes: Vec<String> = report.audited.note().into_iter().collect();
+    notes.extend(report.unlisted.iter().map(not_audited));
+    let only_at_updates = report.total().only_at_updates;
+    if only_at_updates > 0 {
+        notes.push(format!(
+            "only at updates: not judged: {only_at_updates} of the objects not matched, for which spec.match calls the \
+             guest at updates alone"
+        ));
+    }
+    notes.push(summary(report));
+    notes
 }
 
 fn not_audited(unlisted: &Unlisted) -> String {
@@ -108,6 +118,7 @@ fn summary(report: &Report) -> String {
         refused,
         not_matched,
         failed,
+        ..
     } = total;
     format!(
         "{} objects: {refused} would be refused, {allowed} allowed, {not_matched} not matched, {failed} without an answer \
@@ -126,6 +137,10 @@ fn as_json(report: &Report) -> Value {
         .unlisted
         .iter()
         .map(|unlisted| json!({"resource": unlisted.resource, "namespace": unlisted.namespace}));
+    let namespaces = match &report.audited {
+        Served::Namespaces(names) => Some(names),
+        Served::Everywhere | Served::Unknown => None,
+    };
     let total = report.total();
     json!({
         "policy": report.policy,
@@ -133,11 +148,13 @@ fn as_json(report: &Report) -> Value {
         "violations": of(Finding::Violation),
         "failures": of(Finding::Failure),
         "notListed": unlisted.collect::<Vec<_>>(),
+        "namespaces": namespaces,
         "summary": {
             "objects": total.objects(),
             "refused": total.refused,
             "allowed": total.allowed,
             "notMatched": total.not_matched,
+            "onlyAtUpdates": total.only_at_updates,
             "failed": total.failed,
         },
     })

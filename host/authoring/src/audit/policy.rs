@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use ipu_api::ipupolicy::{IPUPolicy, Match, ModuleSource};
+use ipu_api::labels::OPERATOR_NAMESPACE;
 use ipu_guest_host::Limits;
 use ipu_guest_host::model::{Hook, ModuleDigest};
 use ipu_policies::module_config::module_config;
@@ -126,6 +127,8 @@ pub(super) struct AuditedPolicy {
     pub(super) settings: String,
     /// Limits of a call.
     pub(super) limits: Limits,
+    /// The namespace of the release that applies it, if it names one.
+    pub(super) release: Option<String>,
     module: ModuleSource,
     file: Option<PathBuf>,
 }
@@ -140,6 +143,7 @@ impl AuditedPolicy {
             selected: None,
             settings: "{}".to_owned(),
             limits: Limits::for_authoring(),
+            release: None,
             module: ModuleSource::default(),
             file: Some(file.to_owned()),
         }
@@ -159,11 +163,13 @@ impl AuditedPolicy {
             })?;
         let spec = policy.spec;
         let config = module_config(&spec);
+        let mut labels = policy.metadata.labels.unwrap_or_default();
         Ok(Self {
             name: policy.metadata.name.unwrap_or_default(),
             hook: Some(spec.hook),
             selected: spec.match_,
             limits: config.limits(Limits::for_authoring()),
+            release: labels.remove(OPERATOR_NAMESPACE),
             settings: config.settings,
             module: spec.module,
             file: None,
@@ -255,14 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn settings_match_and_limits_come_from_the_manifest() {
+    fn release_settings_match_and_limits_come_from_the_manifest() {
         let manifest = policy(|policy| {
+            policy["metadata"]["labels"] = json!({"graphcore.ai/operator-namespace": "ipu-a"});
             policy["spec"]["settings"] = json!({"maxIpusPerJob": 4});
             policy["spec"]["match"] = json!({"objectSelector": {"matchLabels": {"a": "b"}}});
             policy["spec"]["limits"] = json!({"deadlineMilliseconds": 20, "memoryMebibytes": 2});
         });
         let read = AuditedPolicy::of_manifest(manifest).unwrap();
-        assert_eq!(read.name, "rule");
+        assert_eq!(
+            (&*read.name, read.release.as_deref()),
+            ("rule", Some("ipu-a"))
+        );
         assert_eq!(read.hook, Some(Hook::Validation));
         assert_eq!(read.settings, r#"{"maxIpusPerJob":4}"#);
         assert!(read.selected.unwrap().object_selector.is_some());

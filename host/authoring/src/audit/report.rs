@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::AuditError;
+use super::served::Served;
 use ipu_admission::audit::{ObjectName, Outcome};
 
 /// Numbers of objects by their outcome.
@@ -14,6 +15,8 @@ pub(super) struct Counts {
     pub(super) refused: usize,
     /// Objects for which the operator would not call the guest.
     pub(super) not_matched: usize,
+    /// Number of these for which it calls the guest at updates alone.
+    pub(super) only_at_updates: usize,
     /// Objects without an answer.
     pub(super) failed: usize,
 }
@@ -62,14 +65,17 @@ pub(super) struct Report {
     pub(super) namespaces: BTreeMap<String, Counts>,
     /// The lists that the user may not read.
     pub(super) unlisted: Vec<Unlisted>,
+    /// The audited namespaces.
+    pub(super) audited: Served,
 }
 
 impl Report {
     /// The report of a policy before the first object.
-    pub(super) fn of(policy: String, digest: String) -> Self {
+    pub(super) fn of(policy: String, digest: String, audited: Served) -> Self {
         Self {
             policy,
             digest,
+            audited,
             ..Self::default()
         }
     }
@@ -81,6 +87,10 @@ impl Report {
         match outcome {
             Outcome::Allowed => counts.allowed += 1,
             Outcome::NotMatched => counts.not_matched += 1,
+            Outcome::OnlyAtUpdates => {
+                counts.not_matched += 1;
+                counts.only_at_updates += 1;
+            }
             Outcome::Refused(violations) => {
                 counts.refused += 1;
                 self.lines
@@ -139,6 +149,7 @@ impl Counts {
             allowed: self.allowed + other.allowed,
             refused: self.refused + other.refused,
             not_matched: self.not_matched + other.not_matched,
+            only_at_updates: self.only_at_updates + other.only_at_updates,
             failed: self.failed + other.failed,
         }
     }
@@ -175,7 +186,9 @@ pub(super) mod tests {
 
     /// A report with every outcome.
     pub(in crate::audit) fn report() -> Report {
-        let mut report = Report::of("require-team".to_owned(), "sha256:1".to_owned());
+        let audited = ["team-a", "team-b", "team-c"].map(str::to_owned);
+        let audited = Served::Namespaces(audited.into());
+        let mut report = Report::of("require-team".to_owned(), "sha256:1".to_owned(), audited);
         let both = vec![
             violation("metadata.labels.team", "name your team"),
             violation("spec.ipusPerJobInstance", "\"64\" is more than 16"),
@@ -192,6 +205,7 @@ pub(super) mod tests {
                 Outcome::Failed("the deadline of 1 s passed".to_owned()),
             ),
             (object("IPUJob", "team-b", "other"), Outcome::NotMatched),
+            (object("IPUJob", "team-b", "sealed"), Outcome::OnlyAtUpdates),
             (object("Pod", "team-a", "web"), Outcome::Refused(one)),
         ] {
             report.add(object, outcome);
@@ -215,12 +229,13 @@ pub(super) mod tests {
         let expected = Counts {
             allowed: 1,
             refused: 2,
-            not_matched: 1,
+            not_matched: 2,
+            only_at_updates: 1,
             failed: 1,
         };
         assert_eq!(report.total(), expected);
-        assert_eq!(report.total().objects(), 5);
-        assert_eq!(report.namespaces["team-b"].objects(), 2);
+        assert_eq!(report.total().objects(), 6);
+        assert_eq!(report.namespaces["team-b"].objects(), 3);
         assert_eq!(report.lines.len(), 4);
     }
 
