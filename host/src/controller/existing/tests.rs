@@ -1,7 +1,6 @@
 //! Reviews of one job, whose namespace has labels that the policy selects.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use ipu_guest_host::GuestHostOptions;
@@ -51,7 +50,7 @@ async fn reviewer() -> ExistingReviewer {
         ..HookChain::default()
     };
     active.set_chain(Hook::Validation, chain);
-    let leadership = Leadership::until(std::time::Instant::now() + Duration::from_mins(10));
+    let leadership = Leadership::until(Instant::now() + Duration::from_mins(10));
     ExistingReviewer {
         client: cluster(),
         scope: Scope::Cluster,
