@@ -131,7 +131,7 @@ pub struct Inventory {
     pub used: u32,
     /// IPUs in the partitions of the list alone.
     pub listed: u32,
-    /// The free IPUs beside the partitions of the list, as blocks. `None`: the list does not tell them.
+    /// The free IPUs beside the partitions of the list, as blocks. `None`: the list does not show them.
     pub free_blocks: Option<Arc<FreeBlocks>>,
     /// Sizes of the partitions that were created since the list.
     pub created: Vec<u32>,
@@ -201,7 +201,7 @@ impl Inventory {
         self
     }
 
-    /// The places of the IPUs in no partition of the list, as ranges, such as `4-7,16-63`. `None`: the list does not tell
+    /// The places of the IPUs in no partition of the list, as ranges, such as `4-7,16-63`. `None`: the list does not show
     /// them, or there are too many.
     pub fn free_ipus(&self) -> Option<String> {
         self.free_blocks.as_ref()?;

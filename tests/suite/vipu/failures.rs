@@ -6,7 +6,7 @@ use vipu_client::model::{OperationState, ReadyState};
 use vipu_client::{Deadlines, Lookup, VipuClient, VipuError};
 use vipu_simulator::Simulator;
 use vipu_simulator::codes::{CodeName, Codes};
-use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
+use vipu_simulator::faults::{Down, Fail, Lie, LostReply, Method, Order};
 
 use super::{client, hasty_client, partition, pod1};
 
@@ -254,7 +254,13 @@ async fn a_full_pod_and_a_pod_in_pieces_refuse() {
     }
     client.remove("p-0", false).await.unwrap();
     client.remove("p-2", false).await.unwrap();
-    // Eight IPUs are free, in two pieces. The estimate is 8, but the server refuses.
+    // Eight IPUs are free, in two pieces. Without their places, the estimate is 8, but the server refuses.
+    assert_eq!(client.inventory().await.unwrap().largest_free(), 4);
+    simulator.server.order(Order {
+        lie: Some(Lie::NoPlaces),
+        times: Some(1),
+        ..Order::on(Method::ListPartitions)
+    });
     assert_eq!(client.inventory().await.unwrap().largest_free(), 8);
     let error = client.create(&partition("p-4", 8)).await.unwrap_err();
     let VipuError::Refused { code, message, .. } = error else {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_contradicts_itself_tells_no_blocks() {
+    fn a_list_that_contradicts_itself_names_no_blocks() {
         let table: [(&str, u32, Used); 5] = [
             ("twice", 16, &[(0, 4), (0, 1)]),
             ("beyond the last", 16, &[(16, 4)]),
