@@ -9,7 +9,8 @@ use ipu_api::ipupolicy::ModuleSource;
 
 use super::cache_dir::{CacheDir, Written};
 use super::keys::KeyList;
-use super::stored_module::{StoredModule, Unusable, files};
+use super::shared_dir::SharedDir;
+use super::stored_module::{StoredModule, Unusable, file_names, files};
 use super::{Fetched, Sources};
 use crate::oci::reference::is_digest;
 
@@ -18,13 +19,17 @@ impl Sources {
     /// it answers also while a network volume does not.
     pub(super) async fn cached(&self, source: &ModuleSource, lists: &[KeyList]) -> Option<Fetched> {
         let digest = stored_digest(source)?;
-        let keys = lists.iter().flat_map(KeyList::keys);
-        let fingerprints: Vec<_> = keys.map(|key| key.fingerprint().to_owned()).collect();
+        let of_list = |list: &KeyList| {
+            let keys = list.keys().iter();
+            keys.map(|key| key.fingerprint().to_owned()).collect()
+        };
+        let fingerprints: Vec<Vec<String>> = lists.iter().map(of_list).collect();
         let verify = |read, folder: &Path| verified(read, folder, digest, lists);
         if let Some(cache) = &self.cache {
             let read = cache.read(digest.to_owned(), fingerprints.clone()).await;
             if let Some(fetched) = verify(read, &cache.modules()) {
                 cache.touch(digest).await;
+                self.complete_shared(digest, &fetched).await;
                 return Some(fetched);
             }
         }
@@ -46,11 +51,18 @@ impl Sources {
         if let Some(cache) = &self.cache {
             store_in_pod(cache, digest, fetched).await;
         }
+        if let Some(shared) = &self.shared {
+            store_shared(shared, digest, fetched).await;
+        }
+    }
+
+    /// Stores a module of the Pod's folder on the volume, if it is missing there: the volume may have been full or away
+    /// when the module was fetched.
+    async fn complete_shared(&self, digest: &str, fetched: &Fetched) {
         if let Some(shared) = &self.shared
-            && let Err(error) = shared.store(files(digest, fetched)).await
+            && let Ok(true) = shared.lacks(file_names(digest, fetched)).await
         {
-            let path = shared.root().display();
-            tracing::warn!(%path, %error, digest, "failed to store a module for later Pods; this one works without it");
+            store_shared(shared, digest, fetched).await;
         }
     }
 
@@ -135,6 +147,13 @@ fn verified(
             tracing::warn!(%path, digest, %error, "failed to read a stored module");
             None
         }
+    }
+}
+
+async fn store_shared(shared: &SharedDir, digest: &str, fetched: &Fetched) {
+    if let Err(error) = shared.store(files(digest, fetched)).await {
+        let path = shared.root().display();
+        tracing::warn!(%path, %error, digest, "failed to store a module for later Pods; this one works without it");
     }
 }
 

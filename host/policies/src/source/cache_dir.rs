@@ -65,7 +65,7 @@ impl CacheDir {
     pub(super) async fn read(
         &self,
         digest: String,
-        fingerprints: Vec<String>,
+        fingerprints: Vec<Vec<String>>,
     ) -> io::Result<Option<StoredModule>> {
         let folder = self.modules();
         let reading = spawn_blocking(move || StoredModule::read(&folder, &digest, &fingerprints));

@@ -20,12 +20,16 @@ use super::stored_module::{NamedFile, StoredModule, module_of_file};
 /// Size limit of the modules in the folder, in bytes.
 pub const SHARED_LIMIT: u64 = 256 << 20;
 
-/// Timeout of one access. A network volume whose server is away never answers.
-const ACCESS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of one access. A network volume whose server is away never answers, and who waits for it has only some
+/// seconds for the registry as well. A write that takes longer goes on.
+const ACCESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Age below which no file is removed: another replica may have written it for a policy that this one has not seen.
 /// The clocks of nodes and file servers may be an hour off.
 const GRACE: Duration = Duration::from_hours(2);
+
+/// Age from which the time of a file that is still named is renewed.
+const REFRESH: Duration = Duration::from_mins(30);
 
 /// Start of the names of temporary files.
 const PART: &str = "part-";
@@ -57,14 +61,27 @@ impl SharedDir {
         &self.root
     }
 
-    /// Reads the module with this digest, and its signatures by these keys.
+    /// Reads the module with this digest, and its signatures by the keys of these lists.
     pub(super) async fn read(
         &self,
         digest: String,
-        fingerprints: Vec<String>,
+        fingerprints: Vec<Vec<String>>,
     ) -> io::Result<Option<StoredModule>> {
         self.access(move |root| StoredModule::read(root, &digest, &fingerprints))
             .await
+    }
+
+    /// Whether one of these files is missing.
+    pub(super) async fn lacks(&self, names: Vec<String>) -> io::Result<bool> {
+        self.access(move |root| {
+            for name in &names {
+                if !root.join(name).try_exists()? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
     }
 
     /// Writes the files of a module, each atomically.
@@ -98,6 +115,7 @@ impl SharedDir {
             return Err(late());
         }
         let root = self.root.clone();
+        let mut abandoned = Abandoned(Some(&self.is_stuck));
         let access = async {
             let permit = self.access.clone().acquire_owned().await;
             let permit = permit.map_err(io::Error::other)?;
@@ -108,8 +126,20 @@ impl SharedDir {
             working.await.map_err(io::Error::other)?
         };
         let ended = timeout(ACCESS_TIMEOUT, access).await;
+        abandoned.0 = None;
         self.is_stuck.store(ended.is_err(), Ordering::Relaxed);
         ended.unwrap_or_else(|_| Err(late()))
+    }
+}
+
+/// Marks the folder as stuck if its caller gives up the access first.
+struct Abandoned<'a>(Option<&'a AtomicBool>);
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        if let Some(is_stuck) = self.0 {
+            is_stuck.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -126,10 +156,11 @@ fn make_space(
     if fits()? {
         return Ok(());
     }
-    remove_unnamed(root, named)?;
+    let removed = remove_unnamed(root, named);
     if fits()? {
         return Ok(());
     }
+    removed?;
     let problem =
         format!("with this module it would hold more than {limit} bytes, the most that it may");
     Err(io::Error::new(ErrorKind::StorageFull, problem))
@@ -147,17 +178,39 @@ fn taken(root: &Path, is_replaced: impl Fn(&str) -> bool) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes the files of modules that no IPUPolicy names, and temporary files of processes that have ended.
+/// Removes the files of modules that no IPUPolicy names, and temporary files of processes that have ended. The others get
+/// the present time, so that age means how long no replica has known a policy that names them.
 fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<()> {
     let now = SystemTime::now();
     for_each_file(root, |name, entry, found| {
-        let age = now.duration_since(found.modified()?).unwrap_or_default();
+        let age = age(found.modified()?, now);
         if is_removable(name, age, named) {
-            tracing::info!(name, "removed the file of a module that no IPUPolicy names");
-            return ignore_not_found(fs::remove_file(entry.path())).map(drop);
+            if ignore_not_found(fs::remove_file(entry.path()))?.is_some() {
+                tracing::info!(name, "removed the file of a module that no IPUPolicy names");
+            }
+        } else if age >= REFRESH && is_named(name, named) {
+            File::options()
+                .write(true)
+                .open(entry.path())?
+                .set_modified(now)?;
         }
         Ok(())
     })
+}
+
+/// Time since a file was written. One that seems to come from a distant future is old: its time was set by others.
+fn age(modified: SystemTime, now: SystemTime) -> Duration {
+    match now.duration_since(modified) {
+        Ok(age) => age,
+        Err(future) if future.duration() > GRACE => Duration::MAX,
+        Err(_) => Duration::ZERO,
+    }
+}
+
+/// Whether a file belongs to a module that an IPUPolicy names.
+fn is_named(name: &str, named: Option<&BTreeSet<String>>) -> bool {
+    let digest = module_of_file(name);
+    digest.is_some_and(|digest| named.is_some_and(|named| named.contains(digest)))
 }
 
 /// Whether a file is the operator's, and nothing needs it.
@@ -169,7 +222,8 @@ fn is_removable(name: &str, age: Duration, named: Option<&BTreeSet<String>>) -> 
     is_unnamed && age >= GRACE
 }
 
-/// Visits the regular files of the folder, not those below it.
+/// Visits the regular files of the folder, not those below it. Returns the first error after all of them: a file that
+/// cannot be removed keeps no other.
 fn for_each_file(
     root: &Path,
     mut visit: impl FnMut(&str, &DirEntry, &Metadata) -> io::Result<()>,
@@ -177,16 +231,17 @@ fn for_each_file(
     let Some(entries) = ignore_not_found(fs::read_dir(root))? else {
         return Ok(());
     };
+    let mut result = Ok(());
     for entry in entries {
         let entry = entry?;
         let Some(found) = ignore_not_found(entry.metadata())? else {
             continue;
         };
         if let (true, Some(name)) = (found.is_file(), entry.file_name().to_str()) {
-            visit(name, &entry, &found)?;
+            result = result.and(visit(name, &entry, &found));
         }
     }
-    Ok(())
+    result
 }
 
 /// Turns "not found" into `None`: another replica can have removed the file.

@@ -48,25 +48,31 @@ pub(super) enum Unusable {
 }
 
 impl StoredModule {
-    /// Reads the module with this digest, and its signatures by these keys. `None` if there is no such file. `digest` has
-    /// no `sha256:`.
+    /// Reads the module with this digest, and its signatures by the keys of these lists. `None` if there is no such file, or
+    /// no signature by a key of one of the lists: many modules may be looked for at once, and each takes up to 32 MiB.
+    /// `digest` has no `sha256:`.
     pub(super) fn read(
         folder: &Path,
         digest: &str,
-        fingerprints: &[String],
+        fingerprints: &[Vec<String>],
     ) -> io::Result<Option<Self>> {
+        let mut signatures = BTreeMap::new();
+        for list in fingerprints {
+            for fingerprint in list {
+                let path = folder.join(signature_file(digest, fingerprint));
+                // A signature that cannot be read counts as missing: it hides neither the module nor other signatures.
+                if let Ok(Some(signature)) = read_bounded(&path, SIGNATURE_FILE) {
+                    signatures.insert(fingerprint.clone(), signature);
+                }
+            }
+            if !list.iter().any(|key| signatures.contains_key(key)) {
+                return Ok(None);
+            }
+        }
         let module = folder.join(format!("{digest}.{MODULE}"));
         let Some(component) = read_bounded(&module, Limits::default().module)? else {
             return Ok(None);
         };
-        let mut signatures = BTreeMap::new();
-        for fingerprint in fingerprints {
-            let path = folder.join(signature_file(digest, fingerprint));
-            // A signature that cannot be read counts as missing: it hides neither the module nor other signatures.
-            if let Ok(Some(signature)) = read_bounded(&path, SIGNATURE_FILE) {
-                signatures.insert(fingerprint.clone(), signature);
-            }
-        }
         Ok(Some(Self {
             component,
             signatures,
@@ -99,6 +105,13 @@ impl StoredModule {
             signatures,
         })
     }
+}
+
+/// Returns the names of the files of a module.
+pub(super) fn file_names(digest: &str, fetched: &Fetched) -> Vec<String> {
+    let signatures = fetched.signatures.keys();
+    let signatures = signatures.map(|fingerprint| signature_file(digest, fingerprint));
+    signatures.chain([format!("{digest}.{MODULE}")]).collect()
 }
 
 /// Returns the files of a module. The module is last, so that a reader which finds it also finds its signatures.

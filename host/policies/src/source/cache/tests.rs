@@ -209,3 +209,18 @@ async fn a_volume_that_cannot_be_written_leaves_the_folder_of_the_pod() {
     assert_eq!(pod.cached(&source(b"other", &[])).await, None);
     pod.sources.prune_shared(Some(Vec::new())).await;
 }
+
+#[tokio::test]
+async fn a_volume_that_lacks_a_module_gets_it_from_the_folder_of_a_pod() {
+    let (volume, signer) = (tempfile::tempdir().unwrap(), key());
+    let pod = Pod::new(Some(volume.path()));
+    pod.store(MODULE, &[&signer]).await;
+    for lost in [
+        file(volume.path(), None),
+        file(volume.path(), Some(&signer)),
+    ] {
+        fs::remove_file(&lost).unwrap();
+        assert!(pod.cached(&source(MODULE, &[&signer])).await.is_some());
+        assert!(lost.exists(), "{}", lost.display());
+    }
+}

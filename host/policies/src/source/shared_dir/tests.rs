@@ -130,3 +130,28 @@ async fn a_volume_without_an_answer_delays_only_the_first_access() {
     drop(shared.access.acquire().await.unwrap());
     assert!(shared.read(digest(1), Vec::new()).await.unwrap().is_none());
 }
+
+#[test]
+fn age_counts_from_the_last_time_that_a_policy_named_the_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now();
+    let write = |number: u32, modified: SystemTime| {
+        let path = folder.path().join(format!("{}.wasm", digest(number)));
+        fs::write(&path, b"a module").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        file.set_modified(modified).unwrap();
+        path
+    };
+    let (last_week, in_a_year) = (now - GRACE * 84, now + GRACE * 4_380);
+    let named = write(1, last_week);
+    let unnamed = write(2, last_week);
+    let forged = write(3, in_a_year);
+    remove_unnamed(folder.path(), Some(&BTreeSet::from([digest(1)]))).unwrap();
+    assert_eq!(
+        [&named, &unnamed, &forged].map(|path| path.exists()),
+        [true, false, false]
+    );
+    // No policy names it any more, for the first time.
+    remove_unnamed(folder.path(), Some(&BTreeSet::new())).unwrap();
+    assert!(named.exists());
+}
