@@ -38,7 +38,7 @@ pub fn choose(
 }
 
 /// The block that the partition would split, and the free IPUs. Without any block that is large enough, the largest
-/// free partition counts: both are estimates.
+/// free partition counts.
 fn rank(ipus: u32, controller: &Controller) -> (u32, u32) {
     let blocks = controller.free_blocks.iter().map(|block| block.ipus);
     let smallest = blocks.filter(|block| *block >= ipus).min();

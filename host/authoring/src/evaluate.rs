@@ -82,8 +82,8 @@ pub(super) struct EvaluateArgs {
     /// fair share of the namespaces would bring.
     #[arg(long, value_enum, default_value_t = OrderArg::Creation)]
     order: OrderArg,
-    /// Show the policies which blocks of IPUs are free. The operator can only estimate them: compare both to
-    /// find out what the knowledge would be worth.
+    /// Show the policies which blocks of IPUs are free, as V-IPU controllers that report the places of IPUs do.
+    /// Compare both to find out what the knowledge is worth.
     #[arg(long)]
     exact_blocks: bool,
     /// Settings for the components, as a JSON object.

@@ -57,7 +57,7 @@ function controller(one) {
     one.summary,
     one.total === undefined ? `${counted} IPUs in partitions` : `${counted} of ${one.total} IPUs in partitions`,
     one.largestFree === undefined ? null : `largest free ${one.largestFree}`,
-    one.total !== undefined && !one.isInPlace ? 'places not reported' : null,
+    one.total === undefined || one.isInPlace ? null : one.reportsPlaces ? 'not at their places: some are not known yet' : 'places not reported',
     one.reservedFor ? `reserved for ${one.reservedFor}` : null,
     one.nodes > 0 ? plural(one.nodes, 'node', 'nodes') : null,
     one.version ? `version ${one.version}` : null,

@@ -47,7 +47,7 @@ pub struct Settings {
     pub backfill_limit: Duration,
     /// Time for which a gang holds a part of its partitions while the others find no capacity.
     pub gang_patience: Duration,
-    /// Whether policies see the free blocks of the controllers as they are. The operator can only estimate them.
+    /// Whether the controllers report which IPUs are free. Otherwise policies see an estimate.
     pub exact_blocks: bool,
 }
 

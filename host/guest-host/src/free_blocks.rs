@@ -38,26 +38,53 @@ impl ControllerView {
         each.fold(0, u32::saturating_add).min(places)
     }
 
-    /// Takes so many IPUs for a partition. Which block the controller chooses is not known before. This takes the smallest
-    /// that fits, so that no more than the truth is taken from later partitions.
-    pub fn use_up(&mut self, ipus: u32) {
-        let used = self.used_ipus.saturating_add(ipus);
+    /// Takes the IPUs of `count` partitions of this size. Which block the controller chooses is not known before. This takes
+    /// the smallest that fits, so that later partitions see no less than the truth.
+    pub fn use_up(&mut self, ipus: u32, count: u32) {
+        let used = self.used_ipus.saturating_add(ipus.saturating_mul(count));
         self.used_ipus = used.min(self.total_ipus);
         let free = self.free_ipus().checked_ilog2();
         let mut largest = free.map_or(0, |exponent| 1 << exponent);
         if !self.free_blocks.is_empty() {
-            take(&mut self.free_blocks, ipus);
+            take(&mut self.free_blocks, ipus, count);
             largest = largest.min(self.free_blocks.first().map_or(0, |block| block.ipus));
         }
         self.largest_free = self.largest_free.min(largest);
     }
+
+    /// Takes all IPUs.
+    pub fn use_up_all(&mut self) {
+        self.used_ipus = self.total_ipus;
+        self.largest_free = 0;
+        self.free_blocks.clear();
+    }
 }
 
-/// Takes the smallest block that holds so many IPUs, and returns the rest of it. If none does, all of them are taken.
-fn take(blocks: &mut Vec<SizeCount>, ipus: u32) {
-    let Some(index) = blocks.iter().rposition(|block| block.ipus >= ipus) else {
-        return blocks.clear();
-    };
+/// Takes the smallest blocks that hold partitions of this size. A partition that none holds was created in IPUs that the
+/// blocks do not show, such as those of a partition that was removed since: it takes none.
+fn take(blocks: &mut Vec<SizeCount>, ipus: u32, mut count: u32) {
+    while count > 0 {
+        let Some(index) = blocks.iter().rposition(|block| block.ipus >= ipus) else {
+            return;
+        };
+        let block = &mut blocks[index];
+        let held = block.ipus / ipus.max(1);
+        let whole = (count / held).min(block.count);
+        if whole > 0 {
+            block.count -= whole;
+            count -= whole * held;
+        } else {
+            split(blocks, index, ipus);
+            count -= 1;
+        }
+        if blocks[index].count == 0 {
+            blocks.remove(index);
+        }
+    }
+}
+
+/// Takes a partition of this size from one of the blocks at `index`.
+fn split(blocks: &mut Vec<SizeCount>, index: usize, ipus: u32) {
     let mut rest = blocks[index].ipus;
     blocks[index].count -= 1;
     let mut at = index + 1;
@@ -70,9 +97,6 @@ fn take(blocks: &mut Vec<SizeCount>, ipus: u32) {
         };
         blocks.insert(at, block);
         at += 1;
-    }
-    if blocks[index].count == 0 {
-        blocks.remove(index);
     }
 }
 
@@ -126,31 +150,42 @@ mod tests {
     #[test]
     fn a_partition_takes_the_smallest_block_that_holds_it() {
         type Blocks = &'static [(u32, u32)];
-        let table: [(Blocks, u32, Blocks); 8] = [
-            (&[(16, 1)], 16, &[]),
-            (&[(16, 1)], 4, &[(8, 1), (4, 1)]),
-            (&[(16, 2)], 4, &[(16, 1), (8, 1), (4, 1)]),
-            (&[(16, 1), (4, 2)], 4, &[(16, 1), (4, 1)]),
-            (&[(16, 1), (4, 1)], 8, &[(8, 1), (4, 1)]),
-            (&[(8, 1), (2, 1)], 1, &[(8, 1), (1, 1)]),
-            // Not sent by placement: nothing is known afterwards but the number.
-            (&[(4, 3)], 8, &[]),
-            (&[(4, 3)], u32::MAX, &[]),
+        let table: [(Blocks, [u32; 2], Blocks); 12] = [
+            (&[(16, 1)], [16, 1], &[]),
+            (&[(16, 1)], [4, 1], &[(8, 1), (4, 1)]),
+            (&[(16, 2)], [4, 1], &[(16, 1), (8, 1), (4, 1)]),
+            (&[(16, 1), (4, 2)], [4, 1], &[(16, 1), (4, 1)]),
+            (&[(16, 1), (4, 1)], [8, 1], &[(8, 1), (4, 1)]),
+            (&[(8, 1), (2, 1)], [1, 1], &[(8, 1), (1, 1)]),
+            (&[(16, 1)], [4, 3], &[(4, 1)]),
+            (&[(4, 4)], [4, 2], &[(4, 2)]),
+            (&[(64, 1)], [4, 9], &[(16, 1), (8, 1), (4, 1)]),
+            (&[(16, 2), (4, 1)], [4, 6], &[(8, 1), (4, 1)]),
+            (&[(16, 1)], [4, 9], &[]),
+            // Created in IPUs that a removed partition has left since the list.
+            (&[(4, 3)], [8, 1], &[(4, 3)]),
         ];
-        for (before, ipus, after) in table {
+        for (before, [ipus, count], after) in table {
             let mut view = known(before);
-            view.use_up(ipus);
-            assert_eq!(pairs(&view.free_blocks), after, "{ipus} of {before:?}");
+            view.use_up(ipus, count);
+            let what = format!("{count} of {ipus} from {before:?}");
+            assert_eq!(pairs(&view.free_blocks), after, "{what}");
             let largest = after.first().map_or(0, |(ipus, _)| *ipus);
-            assert_eq!(view.largest_free, largest, "{ipus} of {before:?}");
+            assert_eq!(view.largest_free, largest, "{what}");
         }
+        let mut all = known(&[(16, 1)]);
+        all.use_up_all();
+        assert_eq!(
+            (all.free_ipus(), all.largest_free, all.places(1)),
+            (0, 0, 0)
+        );
         let mut unknown = view(16, 4, 8);
-        unknown.use_up(4);
+        unknown.use_up(4, 1);
         assert_eq!((unknown.used_ipus, unknown.largest_free), (8, 8));
         // A refusal has limited it.
         let mut limited = known(&[(16, 2)]);
         limited.largest_free = 8;
-        limited.use_up(4);
+        limited.use_up(4, 1);
         assert_eq!(limited.largest_free, 8);
     }
 

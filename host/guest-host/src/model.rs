@@ -172,7 +172,7 @@ pub struct ControllerView {
     pub total_ipus: u32,
     /// IPUs in partitions of all origins.
     pub used_ipus: u32,
-    /// Estimated size of the largest partition that can be created.
+    /// Size of the largest partition that can be created. It is an estimate if nobody knows the free blocks.
     pub largest_free: u32,
     /// Free blocks of IPUs by size, the largest first. Empty if nobody knows them; policies see
     /// [`ControllerView::blocks`].

@@ -213,7 +213,10 @@ impl ControllerPool {
         let listed = listed.unwrap_or_default();
         let free_ipus = inventory.ok().and_then(Inventory::free_ipus);
         let failure_stats = self.failure_stats(&report.controller.name);
+        let total = inventory.map_or(0, |inventory| inventory.total);
+        let has_all = total >= self.sizes.lock().most(&report.controller.name);
         let (view, withheld) = self.view(report);
+        let free_ipus = free_ipus.filter(|_| has_all && withheld.is_none());
         ControllerState {
             view,
             withheld,
@@ -309,10 +312,10 @@ impl ControllerPool {
         Some(self.ledger.read(held))
     }
 
-    fn view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
+    fn view(&self, mut report: Report) -> (ControllerView, Option<Withheld>) {
         let failure_stats = self.failure_stats(&report.controller.name);
         let unlisted = self.unlisted(&report);
-        self.remember(&report);
+        self.remember(&mut report);
         let mut view = view(report, &self.nodes, &failure_stats);
         let withheld = unlisted.and_then(|unlisted| capacity::withhold(&mut view, &unlisted));
         (view, withheld)

@@ -17,7 +17,7 @@ pub(crate) fn with_inventory(view: ControllerView, inventory: &Inventory) -> Con
         ..view
     };
     for ipus in &inventory.created {
-        view.use_up(*ipus);
+        view.use_up(*ipus, 1);
     }
     view.used_ipus = inventory.used;
     view

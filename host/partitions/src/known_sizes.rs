@@ -68,6 +68,12 @@ impl KnownSizes {
         }
     }
 
+    /// The most IPUs that this controller has reported. 0: none.
+    pub(crate) fn most(&self, controller: &str) -> u32 {
+        let known = self.controllers.get(controller);
+        known.map_or(0, |known| known.most)
+    }
+
     /// The most IPUs of each controller that counts at `now`. Others are forgotten.
     pub(crate) fn at(&mut self, now: Timestamp) -> BTreeMap<String, u32> {
         self.controllers.retain(|_, known| {

@@ -2,7 +2,6 @@
 
 mod namespace_budgets;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use tracing::Instrument;
 use super::context::Context;
 use super::evaluate;
 use super::observations::Answer;
-use super::placement_pass::Pass;
+use super::placement_pass::{Pass, Places};
 use super::placement_queue::Turn;
 use super::placement_request::request::{self, shortened};
 use super::placement_request::{self, Placement, Request};
@@ -62,7 +61,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
     let mut placing = PlacementLoop {
         context: &context,
         reconcile,
-        free: BTreeMap::new(),
+        places: Places::new(),
         decided_again: None,
         retried: None,
         budgets: NamespaceBudgets::default(),
@@ -117,8 +116,8 @@ async fn once_all_have_asked(context: &Context) {
 struct PlacementLoop<'a> {
     context: &'a Context,
     reconcile: UnboundedSender<Arc<str>>,
-    /// Free IPUs of each controller at the end of the last pass.
-    free: BTreeMap<String, u32>,
+    /// What fitted on each controller at the end of the last pass.
+    places: Places,
     /// Time at which all requests were last decided again because more had become free.
     decided_again: Option<Instant>,
     /// Time at which all requests were last decided again because a controller might be tried again.
@@ -152,7 +151,7 @@ impl PlacementLoop<'_> {
             // Thousands of decisions may follow one another without a wait.
             tokio::task::yield_now().await;
         }
-        self.free = pass.free_ipus();
+        self.places = pass.places();
     }
 
     /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has
@@ -161,7 +160,7 @@ impl PlacementLoop<'_> {
     async fn begin(&mut self) -> Pass {
         let pass = self.read().await;
         let requests = &self.context.queue_state;
-        let has_grown = pass.has_grown(&self.free);
+        let has_grown = pass.has_grown(&self.places);
         if !has_grown && !self.is_retry_due(&pass) {
             return pass;
         }
@@ -194,7 +193,7 @@ impl PlacementLoop<'_> {
         let found = context.pool.candidates_known();
         // The free IPUs do not depend on the queue.
         let pass = Pass::new(found, Vec::new(), assignments, Duration::ZERO);
-        pass.has_grown(&self.free)
+        pass.has_grown(&self.places)
     }
 
     async fn read(&self) -> Pass {

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 
 use super::eviction::{self, Sibling};
 use super::observations::Answer;
 use super::placement_queue::Assignment;
 use super::placement_request::{self, Candidates, Placement, QueueView};
-use super::queue::QueueEntry;
+use super::queue::{Assigned, QueueEntry};
 
 /// Partitions that the owner of this one has or is getting, with those in `slots`: they have a controller that their objects do
 /// not show yet.
@@ -37,9 +38,12 @@ pub(crate) struct Pass {
     backfill_limit: Duration,
     /// By partition: the controller, and the IPUs.
     assigned: BTreeMap<Uid, (String, u32)>,
-    /// The sum of the assigned IPUs of each controller.
-    sums: BTreeMap<String, u32>,
+    /// The number of assigned partitions of each controller, by their IPUs.
+    sizes: BTreeMap<String, BTreeMap<u32, u32>>,
 }
+
+/// How many partitions of 1, 2, 4 IPUs and so on fit on each open controller.
+pub(crate) type Places = BTreeMap<String, Vec<u32>>;
 
 impl Pass {
     /// A pass with these controllers and this queue. The assignments are older than the controllers' capacity.
@@ -59,7 +63,7 @@ impl Pass {
             entries,
             backfill_limit,
             assigned: BTreeMap::new(),
-            sums: BTreeMap::new(),
+            sizes: BTreeMap::new(),
         };
         for Assignment {
             uid,
@@ -76,13 +80,8 @@ impl Pass {
     /// owner has or is getting.
     pub(crate) fn prepare(&self, partition: &IPUPartition, held: u32, now: Timestamp) -> Placement {
         // Others do not get what it had before the pass has ended: earlier ones did not, either.
-        let mut sums = self.sums.clone();
-        if let Some((controller, ipus)) = self.assigned.get(&uid(partition))
-            && let Some(sum) = sums.get_mut(controller)
-        {
-            *sum = sum.saturating_sub(*ipus);
-        }
-        let assigned: Vec<(String, u32)> = sums.into_iter().collect();
+        let own = self.assigned.get(&uid(partition));
+        let assigned: Vec<Assigned> = self.assigned_except(own).collect();
         let queue = QueueView {
             entries: &self.entries,
             assigned: &assigned,
@@ -113,21 +112,32 @@ impl Pass {
             .retain(|entry| waits_on(entry) || Some(entry.uid.as_str()) != uid);
     }
 
-    /// Free IPUs of each open controller that are not assigned.
-    pub(crate) fn free_ipus(&self) -> BTreeMap<String, u32> {
-        let free = self.found.open.iter().map(|view| {
-            let assigned = self.sums.get(&view.name).copied().unwrap_or(0);
-            let free = view.free_ipus().saturating_sub(assigned);
-            (view.name.clone(), free)
+    /// What fits on each open controller beside the assignments.
+    pub(crate) fn places(&self) -> Places {
+        let mut views: Vec<ControllerView> = self.found.open.clone();
+        for view in &mut views {
+            let sizes = self.sizes.get(&view.name).into_iter().flatten().rev();
+            for (ipus, count) in sizes {
+                view.use_up(*ipus, *count);
+            }
+        }
+        let places = views.into_iter().map(|view| {
+            let exponents = 0..=view.total_ipus.checked_ilog2().unwrap_or(0);
+            let places = exponents.map(|exponent| view.places(1 << exponent));
+            (view.name.clone(), places.collect())
         });
-        free.collect()
+        places.collect()
     }
 
-    /// Whether more IPUs of an open controller are free than `before`.
-    pub(crate) fn has_grown(&self, before: &BTreeMap<String, u32>) -> bool {
-        let known = |name: &String| before.get(name).copied().unwrap_or(0);
-        let mut free = self.free_ipus().into_iter();
-        free.any(|(name, free)| free > known(&name))
+    /// Whether more partitions of some size fit on an open controller than `before`. The free IPUs can form larger blocks
+    /// although they are as many.
+    pub(crate) fn has_grown(&self, before: &Places) -> bool {
+        self.places().iter().any(|(name, places)| {
+            let before = before.get(name).map(Vec::as_slice).unwrap_or_default();
+            let known = |exponent: usize| before.get(exponent).copied().unwrap_or(0);
+            let mut places = places.iter().enumerate();
+            places.any(|(exponent, places)| *places > known(exponent))
+        })
     }
 
     /// Whether a controller may be tried again with a size that it has refused, and a request waits for that. The first
@@ -137,12 +147,33 @@ impl Pass {
     }
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {
-        *self.sums.entry(controller.clone()).or_default() += ipus;
-        if let Some((controller, ipus)) = self.assigned.insert(uid, (controller, ipus))
-            && let Some(sum) = self.sums.get_mut(&controller)
+        let sizes = self.sizes.entry(controller.clone()).or_default();
+        *sizes.entry(ipus).or_default() += 1;
+        let before = self.assigned.insert(uid, (controller, ipus));
+        if let Some((controller, ipus)) = before
+            && let Some(count) = self
+                .sizes
+                .get_mut(&controller)
+                .and_then(|sizes| sizes.get_mut(&ipus))
         {
-            *sum = sum.saturating_sub(ipus);
+            *count -= 1;
         }
+    }
+
+    /// The assigned partitions but for this one, the largest of each controller first: a large one finds its block as long
+    /// as none is split for a small one.
+    fn assigned_except(&self, own: Option<&(String, u32)>) -> impl Iterator<Item = Assigned> {
+        self.sizes.iter().flat_map(move |(controller, sizes)| {
+            let largest_first = sizes.iter().rev();
+            largest_first.map(move |(ipus, count)| {
+                let is_own = own.is_some_and(|own| own.0 == *controller && own.1 == *ipus);
+                Assigned {
+                    controller: controller.clone(),
+                    ipus: *ipus,
+                    count: count.saturating_sub(u32::from(is_own)),
+                }
+            })
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use super::capacity::{self, Withheld};
 use super::known_sizes::Expectations;
 use super::nodes::unsuited::{NodeSnapshot, Unsuited};
 use super::observations::Answer;
-use super::queue::{self, Capacity, QueueEntry};
+use super::queue::{self, Assigned, Capacity, QueueEntry};
 use super::refusals::{self, StandingRefusals};
 use request::shortened;
 
@@ -141,8 +141,8 @@ impl Candidates {
 pub struct QueueView<'a> {
     /// The waiting requests, in order.
     pub entries: &'a [QueueEntry],
-    /// IPUs of each controller that are assigned to other requests, and not requested there yet.
-    pub assigned: &'a [(String, u32)],
+    /// Partitions of other requests that are assigned to a controller, and not requested there yet.
+    pub assigned: &'a [Assigned],
     /// Partitions that the owner has or is getting.
     pub held: u32,
     /// Waiting time after which capacity is reserved for a request.

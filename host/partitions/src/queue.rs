@@ -39,25 +39,41 @@ pub struct Capacity {
     pub too_small: Option<String>,
 }
 
+/// Partitions of one size that are assigned to a controller, and not requested there yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assigned {
+    /// Name of the controller.
+    pub controller: String,
+    /// IPUs of each of them.
+    pub ipus: u32,
+    /// Their number.
+    pub count: u32,
+}
+
 /// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or
-/// is getting. `assigned` are the IPUs of each controller that are assigned to others, and not requested there yet.
+/// is getting. `assigned` are the partitions of others that are assigned, and not requested yet.
 /// `limit` is the waiting time after which capacity is reserved.
 pub fn capacity_for(
     me: &QueueEntry,
     entries: &[QueueEntry],
-    assigned: &[(String, u32)],
+    assigned: &[Assigned],
     held: u32,
     mut views: Vec<ControllerView>,
     limit: SignedDuration,
     now: Timestamp,
 ) -> Capacity {
     let mut reserved = BTreeMap::new();
-    for (name, ipus) in assigned {
+    for Assigned {
+        controller,
+        ipus,
+        count,
+    } in assigned
+    {
         // A request that does not fit anyway is shown the used capacity, without assignments.
         let fits = |view: &&mut ControllerView| me.suits(view) && view.largest_free >= me.ipus;
-        let view = views.iter_mut().find(|view| view.name == *name);
+        let view = views.iter_mut().find(|view| view.name == *controller);
         if let Some(view) = view.filter(fits) {
-            view.use_up(*ipus);
+            view.use_up(*ipus, *count);
         }
     }
     let earlier_entries = entries.iter();
@@ -198,7 +214,7 @@ pub fn capacity_after_queue<'a>(
 ) -> Vec<ControllerView> {
     for (name, ipus) in asked {
         if let Some(view) = views.iter_mut().find(|view| view.name == name) {
-            view.use_up(ipus);
+            view.use_up(ipus, 1);
         }
     }
     let waiting = entries.iter().filter(|entry| entry.missing_members == 0);
@@ -274,7 +290,7 @@ fn take_on(
 ) -> Option<&str> {
     let fits = |view: &&mut ControllerView| view.largest_free >= ipus && is_suitable(view);
     let view = views.iter_mut().find(fits)?;
-    view.use_up(ipus);
+    view.use_up(ipus, 1);
     Some(&view.name)
 }
 
@@ -301,23 +317,36 @@ fn holder(earlier: &QueueEntry) -> String {
     format!("{owner_name} ({ipus} IPUs)")
 }
 
-/// Whether controllers refuse a request that seems to fit, because their free IPUs are not adjacent. New jobs may take
-/// the IPUs between them again and again. An empty controller refuses it for another reason, and no reservation would
-/// help.
+/// Whether a request does not fit because the free IPUs of controllers are not adjacent: they have refused it, or their
+/// free blocks are known. New jobs may take the IPUs between them again and again. An empty controller refuses it for
+/// another reason, and no reservation would help.
 fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
-    let mut suited = views.iter().filter(|view| earlier.suits(view));
-    earlier.gang <= 1 && earlier.is_refused && suited.all(|view| view.used_ipus > 0)
+    let suited = || views.iter().filter(|view| earlier.suits(view));
+    let is_scattered = || suited().any(|view| is_scattered(view, earlier.ipus));
+    earlier.gang <= 1
+        && (earlier.is_refused || is_scattered())
+        && suited().all(|view| view.used_ipus > 0)
+}
+
+/// Whether enough IPUs of a controller are free for a partition, in blocks that are known to be too small for it.
+fn is_scattered(view: &ControllerView, ipus: u32) -> bool {
+    let is_too_small = !view.free_blocks.is_empty() && view.largest_free < ipus;
+    is_too_small && view.free_ipus() >= ipus
 }
 
 /// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else,
-/// and a gang that is too large never fits.
+/// and a gang that is too large never fits. Scattered IPUs are no lack of them: blocks often form by themselves, and whole
+/// controllers that are emptied for such requests cost more than they bring (BENCHMARKS.md, placement).
 fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let suited = || views.iter().filter(|view| earlier.suits(view));
     if earlier.gang > 1 {
         let places = suited().map(|view| view.total_ipus.checked_div(earlier.ipus).unwrap_or(0));
         return places.fold(0, u32::saturating_add) >= earlier.gang;
     }
-    !suited().any(|view| view.largest_free >= earlier.ipus)
+    let is_enough = |view: &ControllerView| {
+        view.largest_free >= earlier.ipus || is_scattered(view, earlier.ipus)
+    };
+    !suited().any(is_enough)
 }
 
 /// Returns why the missing partitions of the gang of `me` do not fit now.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::error::VipuError;
-use super::model::Inventory;
+use super::model::{Inventory, ListedPartition};
 use super::registry::{Known, Registry};
 use cache::{Answer, ControllerCache, ReadFuture};
 
@@ -85,15 +85,17 @@ impl Inventories {
     /// The last readings, as with `all_soon`, without a read.
     pub fn known(&self) -> Vec<Report> {
         let known = self.listed();
-        let reports = known.entries.iter().map(|entry| self.known_of(entry));
+        let reports = known.entries.iter().map(|entry| {
+            let cache = self.cache_of(&entry.name);
+            let answer = cache.state().last_known();
+            report(entry, &cache, answer)
+        });
         reports.collect()
     }
 
-    /// The last reading of one controller.
-    pub fn known_of(&self, controller: &ControllerRef) -> Report {
-        let cache = self.cache_of(&controller.name);
-        let answer = cache.state().last_known();
-        report(controller, &cache, answer)
+    /// The partitions in the last list of a controller. Empty: it has not answered.
+    pub fn last_list(&self, controller: &str) -> Arc<[ListedPartition]> {
+        self.cache_of(controller).state().last_list()
     }
 
     /// One controller, read at most `max_age` ago.

@@ -183,6 +183,15 @@ impl Inventory {
         self.ids.contains(id) || self.changed.contains(id)
     }
 
+    /// The same without the places of IPUs.
+    #[must_use]
+    pub fn without_places(self) -> Self {
+        Inventory {
+            free_blocks: None,
+            ..self
+        }
+    }
+
     /// Adds a partition that was created since the list.
     #[must_use]
     pub fn with(mut self, id: Uid, ipus: u32) -> Self {

@@ -27,6 +27,8 @@ pub struct ControllerRow {
     pub largest_free: Option<u32>,
     /// Whether the blocks are at their places. Otherwise they are partitions by name, then the others.
     pub is_in_place: bool,
+    /// Whether the V-IPU controller reports places, so that those of all partitions are known soon.
+    pub reports_places: bool,
     /// Its IPUs.
     pub blocks: Vec<Block>,
 }
@@ -102,6 +104,7 @@ fn row(
         total: Some(total),
         largest_free: Some(controller.ipus.largest_free),
         is_in_place,
+        reports_places: controller.free_ipus.is_some(),
         blocks,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::queue::{self, QueueEntry};
+use crate::queue::{self, Assigned, QueueEntry};
 
 /// The largest new request that fits on a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub(super) struct Fit {
 pub(super) struct Queue<'a> {
     /// The waiting requests, in order.
     pub entries: &'a [QueueEntry],
-    /// IPUs of each controller that are assigned to requests, and not requested there yet.
-    pub assigned: &'a [(String, u32)],
+    /// Partitions of requests that are assigned to a controller, and not requested there yet.
+    pub assigned: &'a [Assigned],
     /// Waiting time after which capacity is reserved for a request.
     pub limit: SignedDuration,
 }
@@ -75,7 +75,7 @@ mod tests {
 
     type Fits = Vec<(u32, Option<String>)>;
 
-    fn largest(entry: QueueEntry, assigned: &[(String, u32)]) -> Fits {
+    fn largest(entry: QueueEntry, assigned: &[Assigned]) -> Fits {
         let mut no_nodes = view("pod3", 16, 0);
         no_nodes.has_nodes = false;
         let queue = Queue {
@@ -99,7 +99,11 @@ mod tests {
         let whom = "default/large (16 IPUs), which has waited since 2026-01-01T11:48:00Z";
         let reserved: Fits = vec![(4, None), (0, Some(whom.to_owned())), (0, None)];
         assert_eq!(largest(waiting(16, 12), &[]), reserved);
-        let claimed = [("pod2".to_owned(), 4)];
+        let claimed = [Assigned {
+            controller: "pod2".to_owned(),
+            ipus: 4,
+            count: 1,
+        }];
         let left: Fits = vec![(4, None), (4, None), (0, None)];
         assert_eq!(largest(waiting(16, 5), &claimed), left);
     }

@@ -13,6 +13,7 @@ use super::status::{Listed, Observed};
 use crate::context::Context;
 use crate::controller_pool::ControllerState;
 use crate::controller_summary::{self, OursByController, Summary};
+use crate::queue::Assigned;
 
 /// State of the listed controllers, and of unlisted ones that certainly or possibly have partitions of this release, or
 /// whose object this release manages.
@@ -81,11 +82,15 @@ fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> 
     let stalled = entries.iter().filter(|one| one.is_stalled);
     let stalled = stalled.map(|one| Uid::of(&one.uid)).collect();
     context.watched.set_stalled(stalled);
-    let assigned: Vec<(String, u32)> = context
+    let assigned: Vec<Assigned> = context
         .queue_state
         .requests()
         .assignments()
-        .map(|one| (one.controller, one.ipus))
+        .map(|assignment| Assigned {
+            controller: assignment.controller,
+            ipus: assignment.ipus,
+            count: 1,
+        })
         .collect();
     let queue = Queue {
         entries: &entries,

@@ -82,6 +82,7 @@ pub(super) fn desired(
     } else {
         // Nothing is placed there any more.
         status.ipus.largest_free = 0;
+        status.free_ipus = None;
         set_fit(&mut status, &Fit::default());
     }
     status.summary = summary(observed, spec.cordon_state);

@@ -51,13 +51,19 @@ impl ControllerPool {
 
     /// Place of the first IPU of partition `id` in the last list of this controller. `None`: not known.
     pub(crate) fn first_ipu(&self, controller: &ControllerRef, id: &str) -> Option<u32> {
-        let inventory = self.inventories.known_of(controller).inventory.ok()?;
-        let mut partitions = inventory.partitions.iter();
-        partitions.find(|listed| listed.id == id)?.first_ipu
+        let listed = self.inventories.last_list(&controller.name);
+        listed.iter().find(|listed| listed.id == id)?.first_ipu
     }
 
-    /// Notes what a report says of its controller for later decisions.
-    pub(super) fn remember(&self, report: &Report) {
+    /// Notes what a report says of its controller for later decisions. While the controller has fewer IPUs than lately,
+    /// nobody knows which of them are missing: the report loses the places.
+    pub(super) fn remember(&self, report: &mut Report) {
+        let known = self.sizes.lock().most(&report.controller.name);
+        if let Ok(inventory) = &mut report.inventory
+            && inventory.total < known
+        {
+            *inventory = std::mem::take(inventory).without_places();
+        }
         let name = &report.controller.name;
         let inventory = report.inventory.as_ref().ok();
         if let Some(inventory) = inventory {

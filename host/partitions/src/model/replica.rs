@@ -17,6 +17,7 @@ use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
 use crate::placement_request::{Candidates, QueueView};
+use crate::queue::Assigned;
 use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
@@ -186,9 +187,13 @@ impl Small {
         let seen = state.seen(who);
         let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), now);
         let assigned = state.replicas[who].assigned.iter();
-        let assigned: Vec<(String, u32)> = assigned
+        let assigned: Vec<Assigned> = assigned
             .filter(|(other, _)| **other != key)
-            .map(|(_, assigned)| assigned.clone())
+            .map(|(_, (controller, ipus))| Assigned {
+                controller: controller.clone(),
+                ipus: *ipus,
+                count: 1,
+            })
             .collect();
         let queue = QueueView {
             entries: &entries,

@@ -1,6 +1,7 @@
 //! Tests of a pass: what one decision leaves for the next ones, of others and of the same gang.
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy};
+use ipu_guest_host::context::SizeCount;
 use jiff::Timestamp;
 use serde_json::json;
 use vipu_client::cordon::CordonStates;
@@ -77,15 +78,73 @@ fn what_is_assigned_already_is_offered_only_to_the_same_partition() {
         ipus: 4,
     };
     let mut pass = Pass::new(found(8), entries(&[&a, &b]), vec![assignment], LIMIT);
-    let free = |pass: &Pass| pass.free_ipus().into_values().sum::<u32>();
+    let free = |pass: &Pass| {
+        pass.places()
+            .into_values()
+            .map(|places| places[0])
+            .sum::<u32>()
+    };
     assert_eq!((offered(&mut pass, &b, 0), free(&pass)), (Some(4), 4));
-    let before = pass.free_ipus();
+    let before = pass.places();
     // Its controller has refused it.
     assert_eq!((offered(&mut pass, &a, 0), free(&pass)), (Some(8), 4));
     pass.note(&a, &Answer::Wait(Vec::new()));
     assert_eq!(offered(&mut pass, &b, 0), Some(4), "until the pass ends");
     let next = Pass::new(found(8), entries(&[&a, &b]), Vec::new(), LIMIT);
     assert!(next.has_grown(&before) && !pass.has_grown(&before));
+}
+
+/// One controller of 64 with these free blocks.
+fn found_blocks(blocks: &[(u32, u32)]) -> Candidates {
+    let free: u32 = blocks.iter().map(|(ipus, count)| ipus * count).sum();
+    let free_blocks = blocks
+        .iter()
+        .map(|&(ipus, count)| SizeCount { ipus, count });
+    let view = ControllerView {
+        largest_free: blocks.first().map_or(0, |(ipus, _)| *ipus),
+        free_blocks: free_blocks.collect(),
+        ..samples::view("pod1:8090", 64, 64 - free)
+    };
+    Candidates::of(vec![view], CordonStates::new())
+}
+
+#[test]
+fn each_free_block_serves_as_many_as_it_holds_in_one_pass() {
+    let names: Vec<String> = (0..18).map(|number| format!("p-{number:02}")).collect();
+    for (blocks, expected) in [
+        (&[(64, 1)][..], 16),
+        (&[(16, 1)], 4),
+        (&[(4, 4)], 4),
+        (&[(8, 1), (4, 1), (2, 3)], 3),
+        (&[(2, 9)], 0),
+    ] {
+        let single = |name: &String| partition(name, name, None);
+        let of_gang = |name: &String| partition(name, "owner", Some(expected));
+        let singles: Vec<_> = names.iter().map(single).collect();
+        let gang: Vec<_> = names.iter().take(expected as usize).map(of_gang).collect();
+        for partitions in [singles, gang] {
+            let all: Vec<_> = partitions.iter().collect();
+            let mut pass = Pass::new(found_blocks(blocks), entries(&all), Vec::new(), LIMIT);
+            let mut placed = 0;
+            for partition in &partitions {
+                if offered(&mut pass, partition, placed).is_some_and(|largest| largest >= 4) {
+                    pass.note(partition, &chosen());
+                    placed += 1;
+                }
+            }
+            assert_eq!(placed, expected, "{blocks:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_that_grow_together_are_growth() {
+    let pass =
+        |blocks: &[(u32, u32)]| Pass::new(found_blocks(blocks), Vec::new(), Vec::new(), LIMIT);
+    let before = pass(&[(4, 2), (2, 1)]).places();
+    assert!(pass(&[(8, 1), (2, 1)]).has_grown(&before));
+    assert!(!pass(&[(4, 2), (2, 1)]).has_grown(&before));
+    assert!(!pass(&[(4, 1), (2, 3)]).has_grown(&before));
 }
 
 #[test]

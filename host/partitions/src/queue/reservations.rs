@@ -13,8 +13,7 @@
 //! never be served must not stop a cluster. For the same reason, if all controllers that suit a request would be
 //! reserved, for example the only one, they are reserved for half of the time only.
 //!
-//! A request may seem to fit, and controllers refuse it, because their free IPUs are not adjacent. In the replay of
-//! real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
+//! A request may not fit although enough IPUs are free, because they are not adjacent. In the replay of real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
 //! Nothing else would end their wait: on an empty controller, all IPUs are adjacent.
 
 use std::cmp::Reverse;
@@ -61,7 +60,7 @@ impl Reservations {
         }
         for &index in &chosen {
             let view = &mut views[index];
-            view.use_up(u32::MAX);
+            view.use_up_all();
             let whom = reserved.entry(view.name.clone());
             whom.or_insert_with(|| lasting(earlier));
         }

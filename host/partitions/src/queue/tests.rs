@@ -368,15 +368,20 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
 fn assigned_ipus_count_before_the_controller_reports_them() {
     let me = one("me", 8, 1);
     let pods = || vec![view("pod1", 8, 0), view("pod2", 16, 0)];
-    let after = |assigned: &[(String, u32)]| -> Vec<u32> {
+    let after = |assigned: &[Assigned]| -> Vec<u32> {
         let entries = std::slice::from_ref(&me);
         let capacity = capacity_for(&me, entries, assigned, 0, pods(), LIMIT, now());
         let views = capacity.views.iter();
         views.map(|view| view.largest_free).collect()
     };
     assert_eq!(after(&[]), [8, 16]);
-    let on_first = |ipus| ("pod1".to_owned(), ipus);
-    let gone = ("gone".to_owned(), 8);
+    let on = |controller: &str, ipus| Assigned {
+        controller: controller.to_owned(),
+        ipus,
+        count: 1,
+    };
+    let on_first = |ipus| on("pod1", ipus);
+    let gone = on("gone", 8);
     assert_eq!(after(&[on_first(4), gone]), [4, 16]);
     assert_eq!(after(&[on_first(4), on_first(2)]), [4, 16], "it is full");
 }

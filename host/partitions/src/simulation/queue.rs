@@ -71,7 +71,7 @@ impl World {
         }
         let now = self.timestamp();
         let mut pass = self.begin_pass(who);
-        if pass.has_grown(&self.replicas[who].free) || pass.has_due_attempt() {
+        if pass.has_grown(&self.replicas[who].places) || pass.has_due_attempt() {
             self.replicas[who].requests.decide_again();
             pass = self.begin_pass(who);
         }
@@ -106,7 +106,7 @@ impl World {
                 self.requeue_soon(who, key, 0);
             }
         }
-        self.replicas[who].free = pass.free_ipus();
+        self.replicas[who].places = pass.places();
         if decided > 1 {
             self.cover(CoveragePoint::DecidedSeveral);
         }

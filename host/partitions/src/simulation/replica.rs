@@ -14,6 +14,7 @@ use super::sim_adapter::{self, Reconcile};
 use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
+use crate::placement_pass::Places;
 use crate::placement_queue::{Ended, PlacementQueue};
 use crate::refusals::Refusals;
 use crate::step::{Requeue, Step};
@@ -35,8 +36,8 @@ pub(super) struct Replica {
     pub tasks: BTreeMap<Key, Task>,
     /// The partitions that need a controller.
     pub requests: PlacementQueue,
-    /// Free IPUs of each controller at the end of the last pass.
-    pub free: BTreeMap<String, u32>,
+    /// What fitted on each controller at the end of the last pass.
+    pub places: Places,
     /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
     /// Sizes that controllers have refused.

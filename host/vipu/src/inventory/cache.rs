@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::VipuError;
-use crate::model::Inventory;
+use crate::model::{Inventory, ListedPartition};
 
 /// Time without calls to a controller that did not answer.
 const FAILURE_AGE: Duration = Duration::from_secs(10);
@@ -255,6 +255,13 @@ impl State {
     fn late(&mut self) -> Answer {
         self.is_late = true;
         self.last_known()
+    }
+
+    /// The partitions of the last reading.
+    pub(super) fn last_list(&self) -> Arc<[ListedPartition]> {
+        let reading = self.last.as_ref();
+        let inventory = reading.and_then(|reading| reading.inventory.as_ref().ok());
+        inventory.map_or_else(|| Arc::from([]), |inventory| inventory.partitions.clone())
     }
 
     /// The last reading. A change with an unknown effect does not count: it only releases IPUs, because a requested

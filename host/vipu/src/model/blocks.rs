@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::proto;
 
-/// Largest partition whose place is read, in IPUs. The largest V-POD has 256.
+/// Most IPUs of a partition, and of a controller, whose places are read. The largest V-POD has 256.
 const IPUS_MAX: usize = 4_096;
 
 /// Most ranges of free IPUs that are named. 256 IPUs have at most 128.
@@ -60,6 +60,9 @@ pub(super) fn free_blocks(
 /// Returns the free IPUs as ranges, such as `4-7,16-63`. `used` are the partitions, as in `free_blocks`. `None`: there are
 /// too many.
 pub(super) fn free_ipus(total: u32, used: impl Iterator<Item = (u32, u32)>) -> Option<String> {
+    if usize::try_from(total).is_ok_and(|total| total > IPUS_MAX) {
+        return None;
+    }
     let mut partitions: Vec<(u32, u32)> = used.collect();
     partitions.sort_unstable();
     let (mut ranges, mut next) = (Vec::new(), 0);

@@ -7,8 +7,24 @@ use super::{ListedPartition, ReadyState, named};
 use crate::proto;
 
 /// The partitions of a reply to ListPartitions. A partition that is listed twice counts once, with the larger size: an
-/// unused IPU is better than one that is allocated twice.
+/// unused IPU is better than one that is allocated twice. Places in several clusters say nothing of each other.
 pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
+    let specs = reply
+        .partitions
+        .iter()
+        .filter_map(|partition| partition.spec.as_ref());
+    let mut clusters = specs.map(|spec| spec.cluster_id.as_str());
+    let first = clusters.next();
+    let has_one_cluster = clusters.all(|cluster| Some(cluster) == first);
+    let mut partitions = distinct(reply);
+    for partition in partitions.iter_mut().filter(|_| !has_one_cluster) {
+        partition.first_ipu = None;
+    }
+    partitions
+}
+
+/// Each partition of a reply once.
+fn distinct(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
     for mut partition in reply.partitions {

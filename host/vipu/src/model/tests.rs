@@ -47,6 +47,31 @@ fn a_removed_partition_uses_nothing_and_a_broken_one_does() {
 }
 
 #[test]
+fn places_count_only_within_one_cluster() {
+    let partition = |id: &str, cluster: &str, first: u32| proto::Partition {
+        id: id.to_owned(),
+        spec: Some(proto::PartitionSpec {
+            cluster_id: cluster.to_owned(),
+            ipus: vec![proto::PartitionIpu {
+                topology_id: first,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let places = |partitions: [proto::Partition; 2]| {
+        let partitions = partitions.to_vec();
+        let listed = super::listed(proto::ListPartitionsReply { partitions });
+        listed.iter().map(|one| one.first_ipu).collect::<Vec<_>>()
+    };
+    let both = places([partition("p", "c1", 0), partition("q", "c1", 4)]);
+    assert_eq!(both, [Some(0), Some(4)]);
+    let both = places([partition("p", "c1", 0), partition("q", "c2", 4)]);
+    assert_eq!(both, [None, None]);
+}
+
+#[test]
 fn ipus_are_counted_over_all_agents() {
     let entry = |agent: &str, numbers: &[u32]| proto::list_ipu_attributes_reply::Entry {
         agent: agent.to_owned(),

@@ -43,7 +43,9 @@ fn main() -> anyhow::Result<()> {
     }
     if let Some(load) = cli.loads.get(cli.loads.len() / 2) {
         let load = load.to_string();
-        println!("Policies at an offered load of {load} %, if they saw which IPUs are free:\n");
+        println!(
+            "Policies at an offered load of {load} %, if V-IPU controllers report which IPUs are free:\n"
+        );
         let options = ["--load", &load, "--exact-blocks"];
         println!("{}", bench.policies(&options, "exact-blocks")?);
         println!("The serial walk at an offered load of {load} %:\n");

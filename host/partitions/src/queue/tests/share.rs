@@ -1,5 +1,7 @@
 //! The share of reserved controllers, and the sizes of waiting requests.
 
+use ipu_guest_host::context::SizeCount;
+
 use super::*;
 
 /// A day in minutes.
@@ -164,6 +166,19 @@ fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
     ];
     for (name, earlier, expected) in cases {
         assert_eq!(shown(&me, &[earlier], &pods), expected, "{name}");
+    }
+    // Where the free blocks are known, no controller needs to refuse it.
+    let scattered = pods.clone().map(|view| ControllerView {
+        largest_free: 16,
+        free_blocks: vec![SizeCount {
+            ipus: 16,
+            count: view.free_ipus() / 16,
+        }],
+        ..view
+    });
+    for (minutes, expected) in [(1_430, [16, 16, 16]), (1_440, [16, 0, 16])] {
+        let waiting = one("scattered", 32, minutes);
+        assert_eq!(shown(&me, &[waiting], &scattered), expected, "{minutes}");
     }
     // The empty one would hold it, so it is refused for another reason.
     let pods = [view("pod1", 64, 24), view("pod2", 64, 0)];
