@@ -10,8 +10,8 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupolicy::PolicyPhase;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{Api, PostParams};
-use kube::{Client, Resource};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::{Client, Resource, ResourceExt};
 use release::guests;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -264,7 +264,17 @@ async fn audits_updates_and_other_namespaces(fixture: &Fixture, mut policy: Valu
         },
     }}))
     .unwrap();
-    let configurations = Api::all(fixture.client.clone());
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(fixture.client.clone());
+    // The release of this test serves all namespaces.
+    for one in configurations.list(&ListParams::default()).await.unwrap() {
+        let annotations = &configuration.metadata.annotations;
+        let annotated = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+        let params = PatchParams::default();
+        let patched = configurations
+            .patch(&one.name_any(), &params, &annotated)
+            .await;
+        patched.unwrap();
+    }
     let params = PostParams::default();
     let created = configurations.create(&params, &configuration).await;
     created.unwrap();
