@@ -27,7 +27,7 @@ impl ControllerView {
         blocks
     }
 
-    /// Returns how many partitions of so many IPUs may fit now: an upper bound if nobody knows the free blocks.
+    /// Returns how many partitions of this size may fit now: an upper bound if nobody knows the free blocks.
     pub fn places(&self, ipus: u32) -> u32 {
         let places = self.free_ipus().checked_div(ipus).unwrap_or(0);
         if self.free_blocks.is_empty() {
@@ -38,8 +38,8 @@ impl ControllerView {
         each.fold(0, u32::saturating_add).min(places)
     }
 
-    /// Takes the IPUs of `count` partitions of this size. Which block the controller chooses is not known before. This takes
-    /// the smallest that fits, so that later partitions see no less than the truth.
+    /// Takes the IPUs of `count` partitions of this size. It is not known which block the controller will choose. This takes
+    /// the smallest that fits, so that later partitions are shown no less than is free.
     pub fn use_up(&mut self, ipus: u32, count: u32) {
         let used = self.used_ipus.saturating_add(ipus.saturating_mul(count));
         self.used_ipus = used.min(self.total_ipus);
@@ -90,7 +90,7 @@ fn split(blocks: &mut Vec<SizeCount>, index: usize, ipus: u32) {
     let mut at = index + 1;
     while rest / 2 >= ipus.max(1) {
         rest /= 2;
-        // No block of this size was free: they are smaller than the one that was taken, and hold the partition.
+        // There was no such block: it would hold the partition, and would have been taken instead.
         let block = SizeCount {
             ipus: rest,
             count: 1,

@@ -205,7 +205,8 @@ impl ControllerPool {
         futures::future::join_all(states).await
     }
 
-    fn state(&self, report: Report, cordons: &CordonStates) -> ControllerState {
+    fn state(&self, mut report: Report, cordons: &CordonStates) -> ControllerState {
+        self.remember(&mut report);
         let version = report.version.clone();
         let cordon_state = cordons.get(&report.controller.name).copied();
         let inventory = report.inventory.as_ref();
@@ -213,10 +214,8 @@ impl ControllerPool {
         let listed = listed.unwrap_or_default();
         let free_ipus = inventory.ok().and_then(Inventory::free_ipus);
         let failure_stats = self.failure_stats(&report.controller.name);
-        let total = inventory.map_or(0, |inventory| inventory.total);
-        let has_all = total >= self.sizes.lock().most(&report.controller.name);
-        let (view, withheld) = self.view(report);
-        let free_ipus = free_ipus.filter(|_| has_all && withheld.is_none());
+        let (view, withheld) = self.remembered_view(report);
+        let free_ipus = free_ipus.filter(|_| withheld.is_none());
         ControllerState {
             view,
             withheld,
@@ -313,9 +312,13 @@ impl ControllerPool {
     }
 
     fn view(&self, mut report: Report) -> (ControllerView, Option<Withheld>) {
+        self.remember(&mut report);
+        self.remembered_view(report)
+    }
+
+    fn remembered_view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
         let failure_stats = self.failure_stats(&report.controller.name);
         let unlisted = self.unlisted(&report);
-        self.remember(&mut report);
         let mut view = view(report, &self.nodes, &failure_stats);
         let withheld = unlisted.and_then(|unlisted| capacity::withhold(&mut view, &unlisted));
         (view, withheld)

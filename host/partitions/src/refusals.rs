@@ -77,7 +77,7 @@ pub(crate) struct Refused {
 }
 
 impl Refusals {
-    /// Notes that this controller has refused the partition with this UID, of so many IPUs, for this reason.
+    /// Notes that this controller has refused the partition with this UID and size for this reason.
     pub(crate) fn refused(
         &mut self,
         controller: &str,
@@ -210,9 +210,8 @@ impl StandingRefusals {
         }
     }
 
-    /// The refusals as attempts of the request of the partition with this UID, of so many IPUs, for its guest: those of
-    /// controllers on which it seems to fit. `own` are its own refused attempts. Its last refusal may be known here
-    /// before its status has it.
+    /// The refusals as attempts of the partition with this UID and size, for its guest: those of controllers on which it
+    /// seems to fit. `own` are its own refused attempts. Its last refusal may be known here before its status has it.
     pub(crate) fn attempts(
         &self,
         views: &[ControllerView],

@@ -67,7 +67,7 @@ impl Reconcile {
         let step = self.steps.next(
             &self.object,
             settings,
-            |one| renamed.get(&one.name).cloned(),
+            |controller| renamed.get(&controller.name).cloned(),
             now,
         );
         step.expect("broken invariant: every reconcile ends")

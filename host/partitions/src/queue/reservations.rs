@@ -13,7 +13,7 @@
 //! never be served must not stop a cluster. For the same reason, if all controllers that suit a request would be
 //! reserved, for example the only one, they are reserved for half of the time only.
 //!
-//! A request may not fit although enough IPUs are free, because they are not adjacent. In the replay of real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
+//! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
 //! Nothing else would end their wait: on an empty controller, all IPUs are adjacent.
 
 use std::cmp::Reverse;

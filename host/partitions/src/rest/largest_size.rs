@@ -22,7 +22,7 @@ pub(super) async fn of(
         .filter(|one| is_usable(request, one))
         .collect();
     let fits = |size: u32| {
-        let each = usable.iter().map(|one| one.places(size));
+        let each = usable.iter().map(|view| view.places(size));
         each.fold(0, u32::saturating_add) >= gang
     };
     let largest = usable.iter().map(|one| one.largest_free).max();

@@ -37,7 +37,9 @@ impl Inventory {
         let used = ipus.fold(0, u32::saturating_add);
         let ids = partitions.iter().map(|partition| Uid::of(&partition.id));
         let ids = Arc::new(ids.collect());
-        let places = partitions.iter().map(|one| (one.first_ipu, one.ipus));
+        let places = partitions
+            .iter()
+            .map(|listed| (listed.first_ipu, listed.ipus));
         let free_blocks = blocks::free_blocks(total, places).map(Arc::new);
         let free_blocks = free_blocks.filter(|_| partitions.len() <= PARTITIONS_MAX);
         partitions.truncate(PARTITIONS_MAX);
@@ -101,7 +103,7 @@ impl Inventory {
     pub fn free_ipus(&self) -> Option<String> {
         self.free_blocks.as_ref()?;
         let partitions = self.partitions.iter();
-        let places = partitions.map(|one| one.first_ipu.map(|first| (first, one.ipus)));
+        let places = partitions.map(|listed| listed.first_ipu.map(|first| (first, listed.ipus)));
         let places: Vec<_> = places.collect::<Option<_>>()?;
         blocks::free_ipus(self.total, places.into_iter())
     }
