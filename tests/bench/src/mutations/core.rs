@@ -267,8 +267,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is reserved for a request that controllers refuse",
         file: QUEUE,
-        text: "earlier.is_refused && suited.all(|view| view.used_ipus > 0)",
-        instead: "earlier.is_refused && suited.all(|view| view.used_ipus > view.total_ipus)",
+        text: "&& suited().all(|view| view.used_ipus > 0)",
+        instead: "&& suited().all(|view| view.used_ipus > view.total_ipus)",
         found_by: SHARE_TESTS,
     },
     Mutation {

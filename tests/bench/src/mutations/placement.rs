@@ -42,8 +42,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "two decisions of a pass count the same IPUs",
         file: PLACEMENT_PASS,
-        text: "*self.sums.entry(controller.clone()).or_default() += ipus;",
-        instead: "*self.sums.entry(controller.clone()).or_default() += 0;",
+        text: "*sizes.entry(ipus).or_default() += 1;",
+        instead: "*sizes.entry(ipus).or_default() += 0;",
         found_by: PLACEMENT_TESTS,
     },
     Mutation {
