@@ -93,6 +93,7 @@ mod tests {
         let Task::Controller(options) = Arguments::try_parse_from(given).unwrap().task else {
             panic!("it is the controller");
         };
+        assert_eq!(options.reviewed_scope(), options.release.scope);
         assert_eq!(options.webhook_service(), "my-ipus-webhook-svc");
         assert_eq!(options.webhook_secret(), "my-ipus-admission");
         assert_eq!(options.release.configuration(), "my-ipus");

@@ -127,7 +127,7 @@ impl ControllerOptions {
     ) -> ExistingReviewer {
         ExistingReviewer {
             client: client.clone(),
-            scope: self.release.scope.clone(),
+            scope: self.reviewed_scope(),
             has_native_pods: self.native_pods,
             active: active.clone(),
             namespaces: namespaces.clone(),

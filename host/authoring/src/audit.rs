@@ -20,6 +20,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::{Budget, CallResult, OfflineGuest};
 use ipu_policies::match_evaluator::{MatchEvaluator, Purpose};
+use ipu_policies::match_input::ReviewedResource;
 use ipu_policies::match_samples::{IPUJOB, POD};
 use ipu_policies::matcher::{MatchError, Matcher};
 use ipu_text::explain;
@@ -191,7 +192,9 @@ async fn audited(args: &AuditArgs) -> Result<Report, PolicyCliError> {
     let scope = Scope::read(&cluster, &served, &args.namespace).await?;
     let digest = judge.guest.digest().to_string();
     let report = Report::of(policy.name, digest, scope.audited(served));
-    judge.all(&cluster, &scope, report).await
+    let pods = served::reviews_pods(releases.as_deref()).then_some(POD);
+    let resources = [IPUJOB].into_iter().chain(pods);
+    judge.all(&cluster, &scope, resources, report).await
 }
 
 /// A guest, and the requests that it is called for.
@@ -240,16 +243,17 @@ impl Judge {
         })
     }
 
-    /// Lists and judges the objects of these namespaces, for a report.
+    /// Lists and judges the objects of these namespaces and resources, for a report.
     async fn all(
         &self,
         cluster: &Cluster,
         scope: &Scope,
+        resources: impl Iterator<Item = ReviewedResource>,
         mut report: Report,
     ) -> Result<Report, PolicyCliError> {
         let call = self.guest.caller(&self.settings);
         let call = call.map_err(no_answer(&self.file))?;
-        for resource in [IPUJOB, POD] {
+        for resource in resources {
             let mut lists = scope.lists(cluster, resource);
             while let Some(page) = lists.next_page().await? {
                 for object in page {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::Hook;
-use ipu_api::labels::NATIVE_POD_LABEL;
+use ipu_api::labels::{NATIVE_POD_LABEL, PARTITION_ANNOTATION};
 use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::policy_request::{PolicyRequest, Review};
 use ipu_guest_host::sample_request;
@@ -36,10 +36,14 @@ pub const POD: ReviewedResource = ReviewedResource {
 };
 
 /// Returns the variables for each kind of request at a hook: at admission the creation and an update of an IPUJob, and the
-/// creation of a native Pod.
+/// creation of a native Pod; at validation also of one that shares a partition.
 pub(super) fn samples(hook: Hook) -> Vec<MatchInput> {
     match sample_request(hook) {
-        PolicyRequest::Defaulting(review) | PolicyRequest::Validation(review) => reviews(&review),
+        PolicyRequest::Defaulting(review) => reviews(&review),
+        PolicyRequest::Validation(review) => {
+            let sharing = sample(&review, POD, &sharing_pod(), None);
+            reviews(&review).into_iter().chain([sharing]).collect()
+        }
         PolicyRequest::Placement(placement) => vec![MatchInput::of_partition(&placement.request)],
     }
 }
@@ -62,6 +66,14 @@ pub fn native_pod() -> Value {
             }},
         },
     })
+}
+
+/// The IPUJob as which guests see a native Pod that shares a partition.
+fn sharing_pod() -> Value {
+    let mut pod = native_pod();
+    pod["metadata"]["annotations"] = json!({PARTITION_ANNOTATION: "sample"});
+    pod["spec"]["ipusPerJobInstance"] = json!("0");
+    pod
 }
 
 fn reviews(review: &Review) -> Vec<MatchInput> {

@@ -53,7 +53,7 @@ const BUSY_DELAY: Duration = Duration::from_secs(1);
 pub struct ExistingReviewer {
     /// A client of the API server.
     pub client: Client,
-    /// The namespaces of the release.
+    /// The namespaces whose objects the webhooks review.
     pub scope: Scope,
     /// Whether the operator gives IPUs to native Pods.
     pub has_native_pods: bool,

@@ -8,6 +8,7 @@ use ipu_jobs::build::PodSettings;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::registration::CaBundles;
 use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Scope;
 use ipu_runtime::telemetry::LogArguments;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 
@@ -62,6 +63,10 @@ pub struct ControllerOptions {
     /// without such a certificate is refused in the handshake. Missing: every client may call them.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
     pub webhook_client_ca: Option<String>,
+    /// Names of the namespaces in which the API server calls the webhooks, separated by commas [default: the served
+    /// ones].
+    #[arg(long, env = "IPU_OPERATOR_REVIEWED_NAMESPACES")]
+    pub reviewed_namespaces: Option<Scope>,
     /// Whether workers run on the host's network, privileged.
     #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
     pub worker_host_network: bool,
@@ -105,6 +110,12 @@ impl ControllerOptions {
     /// Name of the Secret with the webhooks' certificate, which is in the namespace of the release.
     pub fn webhook_secret(&self) -> String {
         self.named(self.webhook_secret.as_ref(), "-admission")
+    }
+
+    /// The namespaces whose objects the webhooks review.
+    pub fn reviewed_scope(&self) -> Scope {
+        let given = self.reviewed_namespaces.as_ref();
+        given.unwrap_or(&self.release.scope).clone()
     }
 
     /// Settings of an admin for jobs.

@@ -5,7 +5,7 @@ use cluster::wait::{Seen, eventually};
 use ipu_pods::NativePodSettings;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use k8s_openapi::api::core::v1::{Namespace, Pod, PodCondition, ServiceAccount};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -86,6 +86,21 @@ impl Native {
     /// Returns the Pod once it has its partition and no gate.
     pub(crate) async fn once_bound(&self, name: &str) -> Pod {
         self.once(name, "it has its partition", is_bound).await
+    }
+
+    /// Waits until a policy refuses this change of the Pod. The API server follows a new policy with a short delay.
+    pub(crate) async fn once_kept(&self, name: &str, change: &Value) {
+        let dry_run = PatchParams::default().dry_run();
+        let change = Patch::Merge(change);
+        eventually("the policy keeps the request", async || {
+            let changed = self.pods().patch(name, &dry_run, &change).await;
+            Seen::when(changed.err().map(|error| error.to_string()), |error| {
+                error
+                    .as_ref()
+                    .is_some_and(|error| error.contains("create it again"))
+            })
+        })
+        .await;
     }
 
     /// Waits until no IPUPartition is left, and no partition on any controller.

@@ -33,6 +33,15 @@ async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
     create(&native.pods(), "mine", &partition, "0").await;
     let bound = native.once_bound("mine").await;
     assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
+    for (key, value) in [
+        ("graphcore.ai/partition", json!("of-another")),
+        ("graphcore.ai/partition", json!(null)),
+        ("graphcore.ai/gcd", json!("1")),
+        ("graphcore.ai/gcd", json!(null)),
+    ] {
+        let change = json!({"metadata": {"annotations": {key: value}}});
+        native.once_kept("mine", &change).await;
+    }
     create(&native.pods(), "beyond", &partition, "1").await;
     let message = once_reported(&native.pods(), "beyond", "InvalidRequest").await;
     assert!(

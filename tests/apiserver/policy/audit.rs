@@ -98,6 +98,16 @@ fn rule() -> Value {
     })
 }
 
+/// Whether [`rule`] is called about an object.
+fn is_matched(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    metadata["namespace"] == TRIAL
+        && metadata["labels"]["audited"] == "yes"
+        && metadata["name"]
+            .as_str()
+            .is_some_and(|name| !name.ends_with('7'))
+}
+
 /// Creates an object, or does so in a dry run. Returns the code of the error.
 async fn create<K>(client: &Client, object: &Value, is_dry_run: bool) -> Option<u16>
 where
@@ -213,6 +223,8 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     assert_eq!(report["summary"]["objects"], json!(objects.len()));
     assert_eq!(report["summary"]["refused"], json!(named.len()));
     assert_eq!(report["summary"]["failed"], json!(0));
+    let unmatched = objects.iter().filter(|object| !is_matched(object));
+    assert_eq!(report["summary"]["notMatched"], json!(unmatched.count()));
     for part in ["IPUJob trial/", "Pod trial/"] {
         assert!(named.iter().any(|name| name.starts_with(part)), "{named:?}");
     }

@@ -90,6 +90,7 @@ pub(super) async fn by_rights(cluster: &Cluster) {
     let status = [
         (OURS, "ipujobs/status"),
         ("", "pods/status"),
+        ("", "pods/ephemeralcontainers"),
         ("", "namespaces"),
     ];
     let roles = [
