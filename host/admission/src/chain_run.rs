@@ -24,7 +24,8 @@ use tokio::time::{Instant, timeout_at};
 use self::shadows::{Outcome, StageResult};
 use super::answer::{Answer, Decision};
 use super::request::AdmissionRequest;
-use super::{existing, failure, mutate, shared_partition, validate};
+use super::shared_partition::{SizeTrial, with_size};
+use super::{existing, failure, mutate, validate};
 
 /// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
 /// late policy is better than none.
@@ -208,14 +209,8 @@ impl<'a> ChainRun<'a> {
                 &mut answer,
                 Hook::Validation,
                 async |policy| {
-                    let (object, old) = (&*object, self.request.old_object.as_ref());
-                    let host = &self.host;
-                    let answer = host.validate(&policy.guest, &self.admission, object, old);
-                    let served = answer.await?;
-                    Ok(Served {
-                        answer: shared_partition::applicable(served.answer, self.request),
-                        digest: served.digest,
-                    })
+                    validate_object(&self.host, policy, self.request, &self.admission, &object)
+                        .await
                 },
             );
             let after = match called.await {
@@ -375,6 +370,30 @@ async fn default_object(
             .map_err(|overreach| GuestError::BadAnswer(overreach.to_string()))?;
     }
     Ok(served)
+}
+
+/// Calls the guest of a validation policy, also about other sizes of an object without a size.
+async fn validate_object(
+    host: &GuestHost,
+    policy: &BoundPolicy,
+    request: &AdmissionRequest,
+    admission: &Admission,
+    object: &Value,
+) -> Result<Served<Verdict>, GuestError> {
+    let old = request.old_object.as_ref();
+    let called = host.validate(&policy.guest, admission, object, old);
+    let Served { answer, digest } = called.await?;
+    let mut trial = SizeTrial::of(answer, request);
+    while let Some(ipus) = trial.next_size() {
+        let old = old.map(|old| with_size(old, ipus));
+        let object = with_size(object, ipus);
+        let called = host.validate(&policy.guest, admission, &object, old.as_ref());
+        trial.note(called.await?.answer);
+    }
+    Ok(Served {
+        answer: trial.verdict(),
+        digest,
+    })
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use clap::Args;
 use ipu_admission::audit::{Outcome, Subject};
 use ipu_guest_host::context::User;
 use ipu_guest_host::model::Hook;
-use ipu_guest_host::policy_request::PolicyRequest;
-use ipu_guest_host::{Budget, CallResult, OfflineGuest};
+use ipu_guest_host::policy_request::{Answer, PolicyRequest};
+use ipu_guest_host::{Budget, CallResult, GuestError, OfflineGuest};
 use ipu_policies::match_evaluator::{MatchEvaluator, Purpose};
 use ipu_policies::match_input::ReviewedResource;
 use ipu_policies::match_samples::{IPUJOB, POD};
@@ -32,6 +32,7 @@ use self::report::Report;
 use self::scope::Scope;
 use self::served::Served;
 use super::document::document;
+use super::host_verdict::held;
 use super::settings::settings;
 use super::{PolicyCliError, no_answer, no_policy, unusable};
 
@@ -197,6 +198,19 @@ async fn audited(args: &AuditArgs) -> Result<Report, PolicyCliError> {
     judge.all(&cluster, &scope, resources, report).await
 }
 
+/// Returns the answer to a request, of a verdict what holds.
+fn answer(
+    request: &PolicyRequest,
+    ask: impl Fn(&PolicyRequest) -> Result<Answer, GuestError>,
+) -> Result<Answer, GuestError> {
+    match (ask(request)?, request) {
+        (Answer::Verdict(verdict), PolicyRequest::Validation(review)) => {
+            held(verdict, review, ask).map(Answer::Verdict)
+        }
+        (other, _) => Ok(other),
+    }
+}
+
 /// A guest, and the requests that it is called for.
 struct Judge {
     guest: OfflineGuest,
@@ -283,7 +297,10 @@ impl Judge {
             .matches(&self.matcher, &subject.match_subject(), Purpose::Decision)
             .await;
         match matched {
-            Ok(true) => subject.outcome(call(&subject.request).answer),
+            Ok(true) => {
+                let ask = |request: &PolicyRequest| call(request).answer;
+                subject.outcome(answer(&subject.request, ask))
+            }
             Ok(false) if self.is_only_at_updates(&subject).await => Outcome::OnlyAtUpdates,
             Ok(false) => Outcome::NotMatched,
             Err(error) => Outcome::Failed(explain(&error)),

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
 use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
-use ipu_admission::shared_partition::{self, shares_partition};
+use ipu_admission::shared_partition::{SizeTrial, review_with_size, shares_partition};
 use ipu_admission::{failure, mutate, validate};
-use ipu_guest_host::model::{Decision, Defaulting, Violation};
+use ipu_guest_host::model::{Decision, Defaulting, Verdict, Violation};
 use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
 use ipu_guest_host::{GuestError, serial_walk};
 
@@ -54,16 +54,36 @@ pub(super) enum HostVerdict {
     },
 }
 
-/// Returns the verdict of the host on the answer to a request.
+/// Returns the verdict of the host on the answer to a request. It may `ask` the guest again.
 pub(super) fn host_verdict(
     request: &PolicyRequest,
     answer: &Result<Answer, GuestError>,
+    ask: impl Fn(&PolicyRequest) -> Result<Answer, GuestError>,
 ) -> HostVerdict {
     match request {
-        PolicyRequest::Defaulting(admission) => admitted(admission, DEFAULTED, answer),
-        PolicyRequest::Validation(admission) => admitted(admission, RULED, answer),
+        PolicyRequest::Defaulting(admission) => admitted(admission, DEFAULTED, answer, ask),
+        PolicyRequest::Validation(admission) => admitted(admission, RULED, answer, ask),
         PolicyRequest::Placement(placement) => placed(placement, answer),
     }
+}
+
+/// Returns the verdict of a validation guest that holds: of a Pod without a size, what other sizes have too.
+pub(super) fn held(
+    verdict: Verdict,
+    review: &Review,
+    ask: impl Fn(&PolicyRequest) -> Result<Answer, GuestError>,
+) -> Result<Verdict, GuestError> {
+    let mut trial = SizeTrial::of_review(verdict, review);
+    while let Some(ipus) = trial.next_size() {
+        let sized = review_with_size(review, ipus);
+        match ask(&PolicyRequest::Validation(sized))? {
+            Answer::Verdict(other) => trial.note(other),
+            Answer::Defaulting(_) | Answer::Decision(_) => {
+                return Err(GuestError::BadAnswer(WRONG_WORLD.to_owned()));
+            }
+        }
+    }
+    Ok(trial.verdict())
 }
 
 /// Returns the verdict at a webhook that decides on these parts of an object.
@@ -71,6 +91,7 @@ fn admitted(
     admission: &Review,
     parts: &[&str],
     answer: &Result<Answer, GuestError>,
+    ask: impl Fn(&PolicyRequest) -> Result<Answer, GuestError>,
 ) -> HostVerdict {
     let request = admission_request(admission);
     if !request.needs_policies(parts) {
@@ -89,9 +110,10 @@ fn admitted(
                 Err(overreach) => failed(&GuestError::BadAnswer(overreach.to_string())),
             }
         }
-        Ok(Answer::Verdict(verdict)) => {
-            validate::decision(shared_partition::applicable(verdict.clone(), &request)).0
-        }
+        Ok(Answer::Verdict(verdict)) => match held(verdict.clone(), admission, ask) {
+            Ok(verdict) => validate::decision(verdict).0,
+            Err(error) => failed(&error),
+        },
         Ok(Answer::Decision(_)) => failed(&GuestError::BadAnswer(WRONG_WORLD.to_owned())),
         Err(error) => failed(error),
     };
@@ -171,7 +193,48 @@ mod tests {
 
     fn verdict_json(hook: Hook, request: Value, answer: &Result<Answer, GuestError>) -> Value {
         let request = PolicyRequest::parse(hook, request).unwrap();
-        serde_json::to_value(host_verdict(&request, answer)).unwrap()
+        let ask = |_: &PolicyRequest| panic!("it is asked once");
+        serde_json::to_value(host_verdict(&request, answer, ask)).unwrap()
+    }
+
+    #[test]
+    fn a_rule_about_sizes_does_not_hold_for_a_pod_without_one() {
+        let object = json!({
+            "metadata": {
+                "labels": {"graphcore.ai/native-pod": "true"},
+                "annotations": {"graphcore.ai/partition": "shared"},
+            },
+            "spec": {"ipusPerJobInstance": "0"},
+        });
+        let request = json!({"operation": "create", "object": object});
+        let request = PolicyRequest::parse(Hook::Validation, request).unwrap();
+        let about_size = |message: &str| {
+            let violation = Violation {
+                field: "spec.ipusPerJobInstance".to_owned(),
+                message: message.to_owned(),
+            };
+            Ok(Answer::Verdict(Verdict {
+                violations: vec![violation],
+                warnings: vec![],
+            }))
+        };
+        let at_least_4 = |request: &PolicyRequest| {
+            let PolicyRequest::Validation(review) = request else {
+                panic!("{request:?}");
+            };
+            match review.object["spec"]["ipusPerJobInstance"].as_str() {
+                Some("0" | "1" | "2") => about_size("is too small"),
+                _ => Ok(Answer::Verdict(Verdict::default())),
+            }
+        };
+        let verdict = host_verdict(&request, &at_least_4(&request), at_least_4);
+        assert_eq!(verdict, HostVerdict::Allowed);
+        let never = |_: &PolicyRequest| about_size("no IPUs here");
+        let verdict = host_verdict(&request, &never(&request), never);
+        assert!(
+            matches!(verdict, HostVerdict::Refused { .. }),
+            "{verdict:?}"
+        );
     }
 
     #[test]

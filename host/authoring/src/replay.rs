@@ -72,8 +72,8 @@ pub(super) fn run(args: &ReplayArgs, out: &mut impl io::Write) -> Result<(), Pol
             return Ok(());
         }
         let replayed = [
-            replayed(&a, call_a(request), request),
-            replayed(&b, call_b(request), request),
+            replayed(&a, &call_a, request),
+            replayed(&b, &call_b, request),
         ];
         compare(line, record, &replayed, a.digest(), &mut summary, out)
     })?;
@@ -95,8 +95,14 @@ struct Replayed {
     fuel: u64,
 }
 
-fn replayed(guest: &OfflineGuest, result: CallResult, request: &PolicyRequest) -> Replayed {
-    let verdict = json!(host_verdict(request, &result.answer));
+fn replayed(
+    guest: &OfflineGuest,
+    call: &impl Fn(&PolicyRequest) -> CallResult,
+    request: &PolicyRequest,
+) -> Replayed {
+    let result = call(request);
+    let ask = |request: &PolicyRequest| call(request).answer;
+    let verdict = json!(host_verdict(request, &result.answer, ask));
     let answer = result.answer.map_err(|error| explain(&error));
     let record = Record::of(request, &answer, guest.digest().clone());
     Replayed {

@@ -10,7 +10,7 @@ use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 use ipu_text::explain;
 use serde_json::{Value, json};
 
-use super::host_verdict::host_verdict;
+use super::host_verdict::{HostVerdict, host_verdict};
 use super::request::read_request;
 use super::settings::settings;
 use super::world::World;
@@ -50,7 +50,9 @@ pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), Policy
         }
         Err(_) => None,
     };
-    write_json(&report(&guest, &request, &result, fuel), out)?;
+    let ask = |request: &PolicyRequest| guest.call(&args.settings, request).answer;
+    let verdict = host_verdict(&request, &result.answer, ask);
+    write_json(&report(&guest, &verdict, &result, fuel), out)?;
     match result.answer {
         Ok(_) => Ok(()),
         Err(source) => Err(no_answer(&args.file)(source)),
@@ -59,14 +61,14 @@ pub(super) fn run(args: &RunArgs, out: &mut impl io::Write) -> Result<(), Policy
 
 fn report(
     guest: &OfflineGuest,
-    request: &PolicyRequest,
+    verdict: &HostVerdict,
     result: &CallResult,
     fuel: Option<u64>,
 ) -> Value {
     let mut report = json!({
         "world": guest.hook().world(),
         "digest": guest.digest(),
-        "host": host_verdict(request, &result.answer),
+        "host": verdict,
         "used": {
             "microseconds": u64::try_from(result.time.as_micros()).unwrap_or(u64::MAX),
             "memoryBytes": result.memory,

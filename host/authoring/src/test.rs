@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ipu_guest_host::model::Hook;
+use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::{Budget, Limits, OfflineGuest};
 use ipu_text::explain;
 
@@ -113,7 +114,8 @@ fn outcome(guest: &OfflineGuest, file: &Path) -> Outcome {
         }
     };
     let result = guest.call(&case.settings, &case.request);
-    let verdict = host_verdict(&case.request, &result.answer);
+    let ask = |request: &PolicyRequest| guest.call(&case.settings, request).answer;
+    let verdict = host_verdict(&case.request, &result.answer, ask);
     Outcome {
         name,
         time: result.time,

@@ -9,10 +9,12 @@ mod list;
 use std::time::Duration;
 
 use ipu_admission::audit::{ObjectName, Outcome, Subject, Tally};
+use ipu_admission::shared_partition::{SizeTrial, review_with_size};
 use ipu_api::ipupolicy::{Hook, Labels};
 use ipu_guest_host::context::User;
 use ipu_guest_host::metrics::GuestCalls;
-use ipu_guest_host::policy_request::{Answer, PolicyRequest};
+use ipu_guest_host::model::Verdict;
+use ipu_guest_host::policy_request::{self, Answer, PolicyRequest};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::{ActivePolicies, BoundShadow};
 use ipu_policies::existing_reviews::{Due, Reviewed};
@@ -224,7 +226,7 @@ struct Judged {
     lacks_labels: bool,
 }
 
-/// Calls the guest. While the process is busy, other requests precede this one.
+/// Asks the guest, also about other sizes of an object without a size.
 async fn call(
     host: &GuestHost,
     shadow: &BoundShadow,
@@ -233,6 +235,20 @@ async fn call(
     let PolicyRequest::Validation(review) = request else {
         return Err(GuestError::Missing(Hook::Validation));
     };
+    let mut trial = SizeTrial::of_review(validate(host, shadow, review).await?, review);
+    while let Some(ipus) = trial.next_size() {
+        let sized = review_with_size(review, ipus);
+        trial.note(validate(host, shadow, &sized).await?);
+    }
+    Ok(Answer::Verdict(trial.verdict()))
+}
+
+/// Calls the guest. While the process is busy, other requests precede this one.
+async fn validate(
+    host: &GuestHost,
+    shadow: &BoundShadow,
+    review: &policy_request::Review,
+) -> Result<Verdict, GuestError> {
     let admission = review.admission();
     let mut attempt = 1;
     loop {
@@ -244,7 +260,7 @@ async fn call(
                 attempt += 1;
                 sleep(BUSY_DELAY).await;
             }
-            answer => return answer.map(|served| Answer::Verdict(served.answer)),
+            answer => return answer.map(|served| served.answer),
         }
     }
 }

@@ -118,13 +118,7 @@ impl Subject {
     /// Returns the outcome of an answer, in fields of the object.
     pub fn outcome(&self, answer: Result<Answer, GuestError>) -> Outcome {
         let decision = match answer {
-            Ok(Answer::Verdict(verdict)) => {
-                let verdict = match &self.pod {
-                    Some(pod) => pod.applicable(verdict),
-                    None => verdict,
-                };
-                validate::decision(verdict).0
-            }
+            Ok(Answer::Verdict(verdict)) => validate::decision(verdict).0,
             Ok(Answer::Defaulting(_) | Answer::Decision(_)) => {
                 return Outcome::Failed("the answer is of another world".to_owned());
             }
@@ -172,6 +166,7 @@ mod tests {
     use ipu_policies::match_samples::IPUJOB;
 
     use super::*;
+    use crate::shared_partition::shares_partition;
 
     fn job() -> Value {
         json!({
@@ -267,16 +262,25 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_shares_a_partition_is_refused_for_anything_but_its_size() {
+    fn a_pod_that_shares_a_partition_is_shown_without_a_size() {
         let shared = pod(&json!({"graphcore.ai/partition": "shared"}));
         let subject = subject(shared, POD).1.unwrap();
-        let size = subject.outcome(Ok(refusal("spec.ipusPerJobInstance")));
-        assert_eq!(size, Outcome::Allowed);
-        let image = "spec.workers.template.spec.containers[0].image";
-        let Outcome::Refused(violations) = subject.outcome(Ok(refusal(image))) else {
-            panic!("it is refused");
-        };
-        assert_eq!(violations[0].field, "spec.containers[0].image");
+        assert!(shares_partition(&review(&subject).object));
+        for (field, expected) in [
+            (
+                "spec.ipusPerJobInstance",
+                "metadata.annotations[graphcore.ai/partition]",
+            ),
+            (
+                "spec.workers.template.spec.containers[0].image",
+                "spec.containers[0].image",
+            ),
+        ] {
+            let Outcome::Refused(violations) = subject.outcome(Ok(refusal(field))) else {
+                panic!("it is refused");
+            };
+            assert_eq!(violations[0].field, expected);
+        }
     }
 
     #[test]

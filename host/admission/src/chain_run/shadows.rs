@@ -13,8 +13,7 @@ use ipu_runtime::panics::{caught, caught_now};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::{ChainRun, default_object};
-use crate::shared_partition;
+use super::{ChainRun, default_object, validate_object};
 
 /// Result of one stage.
 pub(super) struct StageResult {
@@ -90,15 +89,11 @@ impl ChainRun<'_> {
                 }
             }
             let compared = if let Outcome::Verdict(verdict) = enforced {
-                let old = request.old_object.as_ref();
-                let host = active.host();
-                let answer = host.validate(&policy.guest, &admission, &before, old).await;
+                let answer =
+                    validate_object(active.host(), &policy, &request, &admission, &before).await;
                 answer.map_or_else(
                     |error| Comparison::without_answer(&error),
-                    |shadow| {
-                        let shadow = shared_partition::applicable(shadow.answer, &request);
-                        comparison::verdicts(&verdict, &shadow)
-                    },
+                    |shadow| comparison::verdicts(&verdict, &shadow.answer),
                 )
             } else {
                 let answer =

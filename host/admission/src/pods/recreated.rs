@@ -1,11 +1,10 @@
 //! Pure: an existing Pod that requests IPUs, as validation guests would see it if its user created it again.
 
 use ipu_api::pod_request::PodRequest;
-use ipu_guest_host::model::{Verdict, Violation};
+use ipu_guest_host::model::Violation;
 use serde_json::Value;
 
 use super::{copied, patch, shown};
-use crate::shared_partition::without_size;
 
 /// A Pod as the IPUJob that guests see.
 #[derive(Debug, PartialEq)]
@@ -35,14 +34,6 @@ impl RecreatedPod {
 }
 
 impl PodFields {
-    /// Returns the verdict without violations of fields that the Pod does not have.
-    pub fn applicable(&self, verdict: Verdict) -> Verdict {
-        match &self.0 {
-            PodRequest::New(_) => verdict,
-            PodRequest::Existing(_) => without_size(verdict),
-        }
-    }
-
     /// Replaces the field of the IPUJob in a violation by that of the Pod.
     pub fn translate(&self, violation: &mut Violation) {
         shown::translate(violation, &self.0);

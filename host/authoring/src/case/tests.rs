@@ -21,7 +21,8 @@ fn request(hook: Hook) -> Value {
 fn failures(hook: Hook, expect: &Value, answer: &Result<Answer, GuestError>) -> Vec<String> {
     let document = json!({"request": request(hook), "expect": expect});
     let case = Case::parse(hook, document).unwrap();
-    let verdict = host_verdict(&case.request, answer);
+    let ask = |_: &PolicyRequest| panic!("it is asked once");
+    let verdict = host_verdict(&case.request, answer, ask);
     case.failures(answer, &verdict)
 }
 
