@@ -9,10 +9,10 @@ use ipu_admission::request;
 use ipu_guest_host::limits;
 use ipu_partitions::accounting::WATCH_MEMORY;
 use ipu_partitions::pod_users;
-use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
 use ipu_policies::active_policies::CONCURRENT_COMPARISONS;
 use ipu_policies::follower::PREFETCHED;
 use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
+use ipu_rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
 use ipu_runtime::port::limits::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
 /// An idle process with ten thousand objects and the code of its guests: twice the figure in BENCHMARKS.md.

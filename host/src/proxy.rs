@@ -13,13 +13,13 @@ use ipu_partitions::accounting::AccountStore;
 use ipu_partitions::controller_objects::{self, ControllerObjects, ManagingRelease};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::nodes::nodes;
-use ipu_partitions::rest::{self, Queries, Sources};
 use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
 use ipu_partitions::watched::watched;
 use ipu_partitions::{Context, Shared, account_recorder, advertise, sweep};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
+use ipu_rest::{Queries, Sources};
 use ipu_runtime::config_map_watch::watch_config_map;
 use ipu_runtime::lease::{Elector, LeadershipStatus};
 use ipu_runtime::port::limits::{PROBES, REST, SECURE_REST};
@@ -208,9 +208,9 @@ async fn serve(
     let plain = Port::listen(options.port, REST, refused)?;
     let secure = Port::listen(options.secure.secure_port, SECURE_REST, refused)?;
     let probes = Port::listen(options.probe_port, PROBES, refused)?;
-    let probed = rest::probes(sources.clone());
+    let probed = ipu_rest::probes(sources.clone());
     let (release, secured) = (&options.release, &options.secure);
-    let routes = rest::plain(sources.clone(), refused.clone());
+    let routes = ipu_rest::plain(sources.clone(), refused.clone());
     let behind = (sources, exposed, metrics);
     futures::try_join!(
         plain.serve(routes, stop.clone()),

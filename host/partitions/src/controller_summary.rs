@@ -13,7 +13,7 @@ use super::controller_pool::ControllerState;
 /// One V-IPU controller of the admin's list, without its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Summary {
+pub struct Summary {
     /// `host:port`.
     pub name: String,
     /// Key of the label of the nodes that reach it.
@@ -51,24 +51,26 @@ pub(crate) struct Summary {
 
 /// Number of partitions of the operator on a controller, and their IPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ours {
+pub struct Ours {
+    /// Their number.
     pub partitions: usize,
+    /// Their IPUs.
     pub ipus: u32,
 }
 
 impl Ours {
     /// Adds a partition of so many IPUs.
-    pub(crate) fn add(&mut self, ipus: u32) {
+    pub fn add(&mut self, ipus: u32) {
         self.partitions += 1;
         self.ipus = self.ipus.saturating_add(ipus);
     }
 }
 
 /// The operator's partitions, by the name of their controller.
-pub(crate) type OursByController = BTreeMap<String, Ours>;
+pub type OursByController = BTreeMap<String, Ours>;
 
 /// Adds up partitions, each with the name of its controller and its IPUs.
-pub(crate) fn ours<'a>(partitions: impl Iterator<Item = (&'a str, u32)>) -> OursByController {
+pub fn ours<'a>(partitions: impl Iterator<Item = (&'a str, u32)>) -> OursByController {
     let mut ours = OursByController::new();
     for (controller, ipus) in partitions {
         match ours.get_mut(controller) {
@@ -80,7 +82,7 @@ pub(crate) fn ours<'a>(partitions: impl Iterator<Item = (&'a str, u32)>) -> Ours
 }
 
 /// The figures of all controllers, in the order of the admin's list. It decompresses no object.
-pub(crate) fn summaries(states: Vec<ControllerState>, ours: &OursByController) -> Vec<Summary> {
+pub fn summaries(states: Vec<ControllerState>, ours: &OursByController) -> Vec<Summary> {
     let summaries = states.into_iter().map(|state| {
         let ours = ours.get(&state.view.name).copied().unwrap_or_default();
         let others = state.listed.len().saturating_sub(ours.partitions);
@@ -90,7 +92,7 @@ pub(crate) fn summaries(states: Vec<ControllerState>, ours: &OursByController) -
 }
 
 /// The figures of one controller with so many other partitions.
-pub(crate) fn summary(state: ControllerState, ours: Ours, other_count: usize) -> Summary {
+pub fn summary(state: ControllerState, ours: Ours, other_count: usize) -> Summary {
     let view = state.view;
     let besides = state.withheld.map_or(0, |withheld| withheld.besides);
     Summary {

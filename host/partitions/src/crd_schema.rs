@@ -7,7 +7,11 @@ use ipu_api::ipupartition::IPUPartition;
 use jsonschema::Validator;
 
 /// The errors with which the API server refuses an IPUPartition.
-pub(crate) fn violations(object: &IPUPartition) -> Vec<String> {
+///
+/// # Panics
+///
+/// Only if the CRD of this package is no schema.
+pub fn violations(object: &IPUPartition) -> Vec<String> {
     static SCHEMA: LazyLock<Validator> = LazyLock::new(|| {
         let definition = crd::ipupartition();
         let schema = definition.spec.versions[0].schema.clone();

@@ -10,7 +10,7 @@
 //! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with
 //!   a request to the guests ([`placement_request`]).
 //! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where
-//!   IPU-seconds went. [`rest`] serves all of it to users.
+//!   IPU-seconds went.
 //!
 //! It reads Pods only to find out whether one uses a partition, and whether it is ready. It must not know the rules of
 //! IPUJobs, the webhooks, or how a guest is loaded.
@@ -24,11 +24,11 @@ pub mod capacity;
 mod context;
 pub mod controller_objects;
 pub mod controller_pool;
-mod controller_summary;
+pub mod controller_summary;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod cooperative_env;
-#[cfg(any(test, feature = "fuzzing"))]
-mod crd_schema;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod crd_schema;
 mod evaluate;
 mod events;
 pub mod eviction;
@@ -57,12 +57,11 @@ mod queue_state;
 mod read_your_writes;
 mod reconcile;
 mod reconcile_history;
-mod refusals;
+pub mod refusals;
 mod remote_state;
 mod requeue;
-pub mod rest;
-#[cfg(test)]
-mod samples;
+#[cfg(any(test, feature = "fixtures"))]
+pub mod samples;
 mod shared_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(

@@ -304,7 +304,7 @@ impl Request {
 }
 
 /// A reason that holds for all controllers.
-pub(crate) fn for_all(why: &str) -> WaitingReason {
+pub fn for_all(why: &str) -> WaitingReason {
     WaitingReason {
         controller: EVERY.to_owned(),
         reason: why.to_owned(),

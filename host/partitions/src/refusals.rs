@@ -67,7 +67,7 @@ struct StandingRefusal {
 
 /// A controller that has refused a size although enough of its IPUs are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub struct Refused {
     /// Its name.
     pub controller: String,
     /// The largest partition that its free IPUs would hold.
@@ -250,7 +250,7 @@ impl StandingRefusals {
 
 /// Whether a refusal of a partition with these options holds for others of its size: none of them limits which IPUs can
 /// form it.
-pub(crate) fn are_options_usual(options: &PartitionOptions) -> bool {
+pub fn are_options_usual(options: &PartitionOptions) -> bool {
     !options.reconfigurable && !options.relocatable
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn likely_cause(view: &ControllerView) -> String {
 }
 
 /// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does not know.
-pub(crate) fn explained(
+pub fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],
     ipus: u32,

@@ -1,11 +1,11 @@
-//! Sample objects for the tests of several modules.
+//! Sample objects for the tests of several modules and packages.
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::largest_partition;
 
 /// A V-IPU controller of the admin's list.
-pub(crate) fn controller() -> ControllerRef {
+pub fn controller() -> ControllerRef {
     ControllerRef {
         name: "pod1:8090".to_owned(),
         host: "pod1".to_owned(),
@@ -16,7 +16,7 @@ pub(crate) fn controller() -> ControllerRef {
 }
 
 /// A reachable V-IPU controller, whose label has its name as the value.
-pub(crate) fn view(name: &str, total_ipus: u32, used_ipus: u32) -> ControllerView {
+pub fn view(name: &str, total_ipus: u32, used_ipus: u32) -> ControllerView {
     ControllerView {
         name: name.to_owned(),
         label_key: "ipunode".to_owned(),

@@ -99,7 +99,7 @@ impl Watched {
     }
 
     /// The waiting requests at `now`, in order, a second old at most: for readers that decide nothing.
-    pub(super) fn queue(&self, now: Timestamp) -> Arc<[QueueEntry]> {
+    pub fn queue(&self, now: Timestamp) -> Arc<[QueueEntry]> {
         let read = || self.read(|cache| cache.queue(now));
         self.shared_queue.entries(read)
     }

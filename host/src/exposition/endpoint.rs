@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use ipu_partitions::rest::authorizer::{Authorizer, Permission};
-use ipu_partitions::rest::problem::{Kind, Problem};
-use ipu_partitions::rest::{self, Caller};
+use ipu_rest::Caller;
+use ipu_rest::authorizer::{Authorizer, Permission};
+use ipu_rest::problem::{Kind, Problem};
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::served::ServedCertificates;
@@ -56,7 +56,7 @@ pub async fn of_controller(
 pub fn router(exposed: Exposed, client: Client, limits: (&'static str, Refused)) -> Router {
     let authorizer = Arc::new(Authorizer::of_pods(client));
     let routes = Router::new().route(PATH, get(read));
-    rest::with_limits(routes.with_state((exposed, authorizer)), limits)
+    ipu_rest::with_limits(routes.with_state((exposed, authorizer)), limits)
 }
 
 async fn read(

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use clap::Args;
-use ipu_partitions::rest::authorizer::Authorizer;
-use ipu_partitions::rest::{self, SecureState, Sources};
+use ipu_rest::authorizer::Authorizer;
+use ipu_rest::{SecureState, Sources};
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::port::limits::SECURE_REST;
@@ -78,7 +78,7 @@ pub(super) async fn serve(
     let refused = &metrics.refused;
     let limits = (SECURE_REST.port, refused.clone());
     let measured = exposition::endpoint::router(exposed, client, limits);
-    let routes = rest::secure(state, refused.clone()).merge(measured);
+    let routes = ipu_rest::secure(state, refused.clone()).merge(measured);
     let served = metrics.certificates.clone();
     port.serve_managed(routes, manager, served, stop).await
 }

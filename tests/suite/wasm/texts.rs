@@ -6,7 +6,7 @@ use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, Placed};
 use ipu_guest_host::{ModuleConfig, serial_walk};
-use ipu_partitions::rest::{query_request, what_if};
+use ipu_rest::{query_request, what_if};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
 use ipu_text::is_plain;

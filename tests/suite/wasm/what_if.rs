@@ -2,7 +2,7 @@
 
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook};
-use ipu_partitions::rest::{query_request, what_if};
+use ipu_rest::{query_request, what_if};
 use ipu_policies::active_policies::ActivePolicies;
 
 use super::{open, options};

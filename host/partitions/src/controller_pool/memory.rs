@@ -106,7 +106,7 @@ impl ControllerPool {
 
     /// Limits the largest partition of each controller to sizes that it has not refused, as far as this process knows.
     /// Returns the controllers that have refused a partition smaller than their free IPUs.
-    pub(crate) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
+    pub fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
         self.refusals.lock().limit(views, Timestamp::now())
     }
 

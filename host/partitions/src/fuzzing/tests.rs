@@ -7,13 +7,6 @@ use self::seeds::seeds;
 use super::*;
 
 #[test]
-fn seeds_of_rest_bodies() {
-    for (_, seed) in seeds("rest_bodies") {
-        rest_bodies(&seed);
-    }
-}
-
-#[test]
 fn seeds_of_partition_status_can_be_read() {
     for (path, seed) in seeds("partition_status") {
         let object = serde_json::from_slice::<IPUPartition>(&seed);

@@ -11,8 +11,8 @@ use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_partitions::nodes::node_match::Requirements;
 use ipu_partitions::nodes::unsuited::Unsuited;
 use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
-use ipu_partitions::rest::query_request::QueryRequest;
-use ipu_partitions::rest::what_if;
+use ipu_rest::query_request::QueryRequest;
+use ipu_rest::what_if;
 use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::answers::{self, QueryCapacity};
 use super::largest_size;
 use super::query_request::QueryRequest;
-use crate::placement_request::request::shortened;
+use ipu_partitions::placement_request::request::shortened;
 
 /// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;

@@ -7,8 +7,8 @@ use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 
 use super::query_permits::Queries;
-use crate::controller_pool::ControllerPool;
-use crate::watched::Watched;
+use ipu_partitions::controller_pool::ControllerPool;
+use ipu_partitions::watched::Watched;
 
 /// The sources of the answers.
 #[derive(Clone)]

@@ -32,7 +32,7 @@ use super::problem::{Kind, Problem};
 use super::representation::{Released, released, represent};
 use super::sources::Sources;
 use super::{api_error, limits};
-use crate::cache::Brief;
+use ipu_partitions::cache::Brief;
 
 /// Longest user name in an annotation, in characters.
 const USER_MAX: usize = 253;

@@ -7,9 +7,9 @@ use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, Partit
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::controller_pool::ControllerState;
-use crate::controller_summary::{Ours, Summary, summary};
-use crate::eviction::attempts;
+use ipu_partitions::controller_pool::ControllerState;
+use ipu_partitions::controller_summary::{Ours, Summary, summary};
+use ipu_partitions::eviction::attempts;
 
 /// Most partitions of others in the answer about one controller.
 const OTHERS_MAX: usize = 256;

@@ -5,8 +5,8 @@ use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 use super::fixture::create_body;
-use crate::rest::create_request as body;
-use crate::rest::invariants::{check_create_request, check_problem, check_query_request};
+use crate::create_request as body;
+use crate::invariants::{check_create_request, check_problem, check_query_request};
 
 /// The number of cases is `IPU_OPERATOR_FUZZ_CASES`.
 fn cases() -> Config {

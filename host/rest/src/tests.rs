@@ -17,8 +17,8 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::samples;
 use fixture::{Ports, no_policies};
+use ipu_partitions::samples;
 
 async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let answer = Ports::open().await.plain(method, path, body).await;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::operation::{Parameter, schema_of};
 use super::problem::{Kind, Problem};
-use crate::Guarded;
+use ipu_partitions::Guarded;
 
 /// The rule of the query parameters.
 pub(super) const RULE: &str =

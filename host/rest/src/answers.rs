@@ -6,7 +6,7 @@ use ipu_guest_host::model::ControllerView;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::cache::Brief;
+use ipu_partitions::cache::Brief;
 
 /// IPUs of one namespace, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 use vipu_client::{Deadlines, Registry};
 
-use crate::nodes::nodes;
-use crate::rest::authorizer::Authorizer;
-use crate::rest::limits::UserRate;
-use crate::rest::{Queries, SecureState, Sources, plain, secure};
-use crate::watched::{PartitionWatch, watched};
-use crate::{Guarded, controller_pool::ControllerPool};
+use crate::authorizer::Authorizer;
+use crate::limits::UserRate;
+use crate::{Queries, SecureState, Sources, plain, secure};
+use ipu_partitions::nodes::nodes;
+use ipu_partitions::watched::{PartitionWatch, watched};
+use ipu_partitions::{Guarded, controller_pool::ControllerPool};
 
 /// The audience that the authorizer requires.
 const AUDIENCE: &str = "ipu-operator";

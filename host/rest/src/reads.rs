@@ -15,7 +15,7 @@ use super::problem::Kind;
 use super::query_request::QueryRequest;
 use super::sources::Sources;
 use super::{limits, query, what_if};
-use crate::controller_summary::{self, Summary};
+use ipu_partitions::controller_summary::{self, Summary};
 
 /// Statistics by namespace; `total` is all of them.
 type AllStats = std::collections::BTreeMap<String, Stats>;

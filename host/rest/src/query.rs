@@ -14,9 +14,9 @@ use super::query_permits::WAIT;
 use super::query_request::{self, QueryRequest};
 use super::sources::Sources;
 use super::what_if;
-use crate::placement_request::{self, Candidates};
-use crate::queue::{self, Capacity, QueueEntry};
-use crate::refusals;
+use ipu_partitions::placement_request::{self, Candidates};
+use ipu_partitions::queue::{self, Capacity, QueueEntry};
+use ipu_partitions::refusals;
 
 pub(super) async fn answer(
     State(sources): State<Sources>,

@@ -6,7 +6,7 @@ use ipu_api::labels::PARTITION_FINALIZER;
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Ports, create_body};
-use crate::rest::limits::UserRate;
+use crate::limits::UserRate;
 
 #[tokio::test]
 async fn a_partition_is_created_read_and_released() {

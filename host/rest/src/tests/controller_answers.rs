@@ -8,10 +8,10 @@ use vipu_client::failure_stats::FailureStats;
 use vipu_client::model::{ListedPartition, ReadyState};
 
 use super::*;
-use crate::cache::Cache;
-use crate::controller_pool::ControllerState;
-use crate::controller_summary;
-use crate::samples;
+use ipu_partitions::cache::Cache;
+use ipu_partitions::controller_pool::ControllerState;
+use ipu_partitions::controller_summary;
+use ipu_partitions::samples;
 
 #[test]
 fn stats_are_those_of_the_original() {
