@@ -56,7 +56,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             order: Order::default(),
-            backfill_limit: Duration::from_mins(10),
+            backfill_limit: Duration::from_hours(24),
             gang_patience: Duration::from_mins(2),
             exact_blocks: false,
         }

@@ -60,7 +60,7 @@ pub struct ProxyOptions {
     #[arg(
         long,
         env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
-        default_value_t = 600,
+        default_value_t = 86_400,
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub backfill_limit_seconds: u64,

@@ -36,12 +36,12 @@ fn jobs_start_in_the_order_of_the_queue() {
         (
             "after the limit, the controller is reserved for the earlier job",
             vec![
-                job(0, (1, 4), 700),
+                job(0, (1, 4), 87_000),
                 job(1, (1, 8), 50),
-                job(650, (1, 4), 300),
+                job(86_950, (1, 4), 300),
             ],
             &[8],
-            vec![Some(0), Some(700), Some(750)],
+            vec![Some(0), Some(87_000), Some(87_050)],
         ),
         (
             "a job that never fits is rejected",

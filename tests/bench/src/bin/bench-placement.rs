@@ -29,7 +29,7 @@ struct Cli {
     #[arg(long, value_delimiter = ',', default_values_t = [80, 95, 110])]
     loads: Vec<u32>,
     /// Backfill limits in seconds that are compared with no reservations, at the load in the middle of the list of loads.
-    #[arg(long, value_delimiter = ',', default_values_t = [60, 600, 3_600, 86_400])]
+    #[arg(long, value_delimiter = ',', default_values_t = [600, 3_600, 43_200, 86_400, 172_800])]
     limits: Vec<u64>,
 }
 
