@@ -5,6 +5,7 @@ pub mod cache_dir;
 mod cluster;
 mod keys;
 mod registry;
+mod regular_file;
 pub mod shared_dir;
 mod stored_module;
 mod stored_signature;

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::regular_file::open_regular;
 use super::stored_module::{NamedFile, StoredModule, module_of_file};
 
 /// Size limit of the modules in the folder, in bytes.
@@ -71,11 +72,12 @@ impl SharedDir {
             .await
     }
 
-    /// Whether one of these files is missing.
+    /// Whether one of these files is missing, or something else has its name.
     pub(super) async fn lacks(&self, names: Vec<String>) -> io::Result<bool> {
         self.access(move |root| {
             for name in &names {
-                if !root.join(name).try_exists()? {
+                let found = ignore_not_found(fs::symlink_metadata(root.join(name)))?;
+                if !found.is_some_and(|found| found.is_file()) {
                     return Ok(true);
                 }
             }
@@ -189,10 +191,10 @@ fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<(
                 tracing::info!(name, "removed the file of a module that no IPUPolicy names");
             }
         } else if age >= REFRESH && is_named(name, named) {
-            File::options()
-                .write(true)
-                .open(entry.path())?
-                .set_modified(now)?;
+            let opened = open_regular(File::options().write(true), &entry.path());
+            if let Some(file) = ignore_not_found(opened)? {
+                file.set_modified(now)?;
+            }
         }
         Ok(())
     })

@@ -2,7 +2,7 @@
 //! them, so digest and signatures are verified again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use ipu_guest_host::{Limits, digest_of};
 
 use super::Fetched;
 use super::keys::KeyList;
+use super::regular_file::open_regular;
 use super::stored_signature::StoredSignature;
 use crate::oci::reference::is_digest;
 
@@ -140,17 +141,17 @@ fn signature_file(digest: &str, fingerprint: &str) -> String {
     format!("{digest}.{SIGNATURE}{key}")
 }
 
-/// Reads a regular file of at most `limit` bytes. A pipe would never end, and a link could lead to any file.
+/// Reads a regular file of at most `limit` bytes.
 fn read_bounded(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let found = match fs::symlink_metadata(path) {
+    let file = match open_regular(File::options().read(true), path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        found => found?,
+        opened => opened?,
     };
-    if !found.is_file() || found.len() > limit {
-        let problem = format!("it is no regular file of at most {limit} bytes");
+    if file.metadata()?.len() > limit {
+        let problem = format!("it has more than {limit} bytes");
         return Err(io::Error::new(ErrorKind::InvalidData, problem));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
