@@ -13,7 +13,7 @@ use ipu_text::explain;
 use kube::Client;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, interval_at, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::load_permits::LoadPermits;
@@ -29,6 +29,10 @@ use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
 use super::source::{Fetched, ReleaseKeys, Sources};
 use super::watch::PolicyStore;
+
+/// Period at which unused modules are removed. On the volume it also renews the age of those that IPUPolicies name, so it
+/// is a small part of the age from which a module is removed.
+const PRUNE_PERIOD: Duration = Duration::from_mins(15);
 
 /// Period at which the counts are reported.
 const COUNTS_PERIOD: Duration = Duration::from_secs(1);
@@ -107,6 +111,7 @@ impl Follower<'_> {
         let mut changes = self.policies.changes();
         changes.mark_changed();
         let mut policies = Vec::new();
+        let mut pruning = interval_at(Instant::now() + PRUNE_PERIOD, PRUNE_PERIOD);
         while !stop.is_cancelled() {
             let due_in = store
                 .next_due()
@@ -120,6 +125,10 @@ impl Follower<'_> {
                     true
                 },
                 () = sleep(due_in.unwrap_or(Duration::MAX)), if due_in.is_some() => true,
+                _ = pruning.tick() => {
+                    self.prune(&policies);
+                    false
+                },
                 () = sleep(COUNTS_PERIOD) => false,
             };
             if is_due {
@@ -147,16 +156,10 @@ impl Follower<'_> {
         for (version, hook, spec) in store.unparsed(&desired, &active) {
             store.insert_matcher(version, parse(hook, spec).await);
         }
-        let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
-        let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
         self.start_checks(&desired, store, preparing);
         let due = store.start_due(desired, Instant::now());
         if !due.is_empty() {
-            let (sources, named) = (self.sources.clone(), self.named_modules(policies));
-            tokio::spawn(async move {
-                sources.prune(&desired_modules, &active_modules).await;
-                sources.prune_shared(named).await;
-            });
+            self.prune(policies);
         }
         for desired in due {
             let (policies, sources) = (self.active.clone(), self.sources.clone());
@@ -203,6 +206,23 @@ impl Follower<'_> {
                 ((desired.uid, desired.generation), Outcome::Checked(checked))
             });
         }
+    }
+
+    /// Starts removing the modules that no policy names, from both folders. Without a list of the policies, all modules
+    /// would seem to be unused.
+    fn prune(&self, policies: &[ObservedPolicy]) {
+        if !self.policies.is_listed() {
+            return;
+        }
+        let desired = desired_versions(policies.iter(), self.hooks).into_iter();
+        let desired: Vec<_> = desired.map(|version| version.spec.module).collect();
+        let active = active_versions(policies.iter()).into_iter();
+        let active: Vec<_> = active.map(|version| version.spec.module).collect();
+        let (sources, named) = (self.sources.clone(), self.named_modules(policies));
+        tokio::spawn(async move {
+            sources.prune(&desired, &active).await;
+            sources.prune_shared(named).await;
+        });
     }
 
     /// Returns the modules of all policies, also of hooks of the other process. `None` if this version cannot read some.
@@ -314,15 +334,4 @@ async fn fetch(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
-        let failure = catch_panic::<Ready>(async { panic!("a fault of ours") })
-            .await
-            .unwrap_err();
-        assert!(!failure.is_final);
-        assert!(failure.reason.contains("panic"), "{}", failure.reason);
-    }
-}
+mod tests;
