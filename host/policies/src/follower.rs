@@ -269,6 +269,7 @@ async fn catch_panic<T>(preparing: impl Future<Output = Result<T, Failure>>) -> 
                 .to_owned(),
             is_final: false,
             is_retryable: true,
+            signature: None,
         })
     })
 }
@@ -285,6 +286,7 @@ async fn prepare(
         reason,
         is_final: true,
         is_retryable: false,
+        signature: None,
     })?;
     let is_remote = spec.module.oci.is_some();
     let (fetched, _permit) = permits
@@ -302,6 +304,7 @@ async fn prepare(
         is_final: !error.is_passing(),
         is_retryable: error.is_retryable(),
         reason: explain(&error),
+        signature: None,
     })?;
     Ok(Ready {
         digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
@@ -320,17 +323,20 @@ async fn fetch(
     module: &ModuleSource,
     within: Duration,
 ) -> Result<Fetched, Failure> {
-    let failure = |reason, is_final| Failure {
-        reason,
-        is_final,
-        is_retryable: true,
+    let Ok(fetched) = timeout(within, sources.fetch(module)).await else {
+        return Err(Failure {
+            reason: format!("its source gave no answer within {} s", within.as_secs()),
+            is_final: false,
+            is_retryable: true,
+            signature: None,
+        });
     };
-    if let Ok(fetched) = timeout(within, sources.fetch(module)).await {
-        return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
-    }
-    let seconds = within.as_secs();
-    let reason = format!("its source gave no answer within {seconds} s");
-    Err(failure(reason, false))
+    fetched.map_err(|error| Failure {
+        reason: explain(&error),
+        is_final: error.is_refusal(),
+        is_retryable: true,
+        signature: error.signature_fault(),
+    })
 }
 
 #[cfg(test)]

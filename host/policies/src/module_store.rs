@@ -1,6 +1,7 @@
 //! The module versions of one replica: being prepared, ready, or failed.
 
 mod awaited;
+mod failed;
 mod retry;
 mod signed;
 
@@ -9,11 +10,11 @@ use std::sync::Arc;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, Match, OnError};
 use ipu_guest_host::Guest;
-use ipu_text::sanitize;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
+use self::failed::Failed;
 use self::retry::Retry;
 pub use self::signed::Signed;
 use super::active_policies::{BoundShadow, HookChain};
@@ -22,7 +23,8 @@ use super::bound_policy::BoundPolicy;
 use super::call_stats::CallStats;
 use super::matcher::Matcher;
 use super::observed_policy::ObservedPolicy;
-use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
+use super::report::{DesiredVersion, Readiness, Report, Serving};
+use super::source::SignatureFault;
 
 /// The versions of all policies at one replica.
 #[derive(Debug, Default)]
@@ -41,11 +43,7 @@ pub type ParsedMatch = Result<Arc<Matcher>, String>;
 enum VersionState {
     Preparing,
     Ready(Ready),
-    Failed {
-        problem: Problem,
-        attempts: u32,
-        retry: Retry,
-    },
+    Failed(Failed),
 }
 
 /// A version that is ready to serve.
@@ -76,11 +74,9 @@ pub struct Failure {
     pub is_final: bool,
     /// Whether the replica tries again, because the cause can change without a new version.
     pub is_retryable: bool,
+    /// The fault of the module's signature, if that is the cause.
+    pub signature: Option<SignatureFault>,
 }
-
-/// Longest reason, in bytes. It can contain the message of a registry. If a Lease exceeded the limit of Kubernetes,
-/// the replica would seem to have ended.
-const REASON: usize = 1_024;
 
 impl ModuleStore {
     /// Returns the versions with an unparsed `spec.match`, and drops the parsed ones of all other versions.
@@ -131,8 +127,8 @@ impl ModuleStore {
                 .entry(key(desired))
                 .or_insert(VersionState::Preparing);
             // A failed version stays failed until it is ready.
-            if let VersionState::Failed { retry, .. } = state {
-                *retry = Retry::UnderWay;
+            if let VersionState::Failed(failed) = state {
+                failed.retry = Retry::UnderWay;
             }
             self.retry_requests
                 .insert(key(desired), desired.retry_request.clone());
@@ -147,7 +143,7 @@ impl ModuleStore {
         match self.versions.get(version) {
             None => true,
             Some(VersionState::Preparing | VersionState::Ready(_)) => false,
-            Some(VersionState::Failed { retry, .. }) => retry.is_due(is_requested, now),
+            Some(VersionState::Failed(failed)) => failed.retry.is_due(is_requested, now),
         }
     }
 
@@ -159,18 +155,11 @@ impl ModuleStore {
         *state = match outcome {
             Ok(ready) => VersionState::Ready(ready),
             Err(failure) => {
-                let attempts = match state {
-                    VersionState::Failed { attempts, .. } => *attempts,
-                    VersionState::Preparing | VersionState::Ready(_) => 0,
+                let previous = match state {
+                    VersionState::Failed(previous) => Some(&*previous),
+                    VersionState::Preparing | VersionState::Ready(_) => None,
                 };
-                VersionState::Failed {
-                    attempts: attempts + 1,
-                    retry: Retry::after(&failure, attempts, now),
-                    problem: Problem {
-                        reason: sanitize(&failure.reason, REASON),
-                        is_final: failure.is_final,
-                    },
-                }
+                VersionState::Failed(Failed::after(&failure, previous, now))
             }
         };
     }
@@ -189,7 +178,7 @@ impl ModuleStore {
     /// Returns the time of the next retry or check of signers.
     pub fn next_due(&self) -> Option<Instant> {
         let times = self.versions.values().filter_map(|state| match state {
-            VersionState::Failed { retry, .. } => retry.time(),
+            VersionState::Failed(failed) => failed.retry.time(),
             VersionState::Ready(ready) => ready.signed.as_ref()?.check_at(),
             VersionState::Preparing => None,
         });
@@ -269,7 +258,7 @@ impl ModuleStore {
             state => {
                 let reason = match (&version.unreadable, state) {
                     (Some(reason), _) => reason.clone(),
-                    (None, Some(VersionState::Failed { problem, .. })) => problem.reason.clone(),
+                    (None, Some(VersionState::Failed(failed))) => failed.problem.reason.clone(),
                     (None, _) => "its module is being loaded".to_owned(),
                 };
                 BoundPolicy {
@@ -309,8 +298,9 @@ impl ModuleStore {
             for ((_, generation), state) in self.versions.range(range) {
                 match state {
                     VersionState::Preparing => {}
-                    VersionState::Failed { problem, .. } => {
-                        readiness.problems.insert(*generation, problem.clone());
+                    VersionState::Failed(failed) => {
+                        let problem = failed.problem.clone();
+                        readiness.problems.insert(*generation, problem);
                     }
                     VersionState::Ready(ready) => {
                         readiness.prepared.insert(*generation, ready.digest.clone());

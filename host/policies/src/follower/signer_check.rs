@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::fetch;
 use crate::module_store::{Failure, Signed};
-use crate::source::{ReleaseKeys, Sources, Trust};
+use crate::source::{ReleaseKeys, SignatureFault, Sources, Trust};
 
 /// Timeout of reading the keys. A removed key has no effect after a minute: the time until the check, two reads with the
 /// time for an absent object between them, and the search for another signature take less.
@@ -52,6 +52,8 @@ pub(super) async fn check(
                 failure.reason
             ),
             is_final: true,
+            // The time for an absent object is over.
+            signature: Some(SignatureFault::Unsigned),
             ..failure
         })
 }

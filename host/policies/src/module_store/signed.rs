@@ -117,7 +117,7 @@ impl ModuleStore {
 fn signed(state: &VersionState) -> Option<&Signed> {
     match state {
         VersionState::Ready(ready) => ready.signed.as_ref(),
-        VersionState::Preparing | VersionState::Failed { .. } => None,
+        VersionState::Preparing | VersionState::Failed(_) => None,
     }
 }
 
