@@ -1,33 +1,32 @@
 //! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
 
 mod load_permits;
+mod preparation;
 mod signer_check;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
+use ipu_api::ipupolicy::{Hook, ModuleSource};
 use ipu_runtime::clock;
 use ipu_runtime::panics;
-use ipu_text::explain;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::load_permits::LoadPermits;
 pub use self::load_permits::PREFETCHED;
+use self::preparation::{catch_panic, parse, prepare};
 use self::signer_check::check;
 use super::active_policies::ActivePolicies;
 use super::active_set::{Version, active_set, active_versions};
-use super::matcher::Matcher;
-use super::module_config::module_config;
-use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed};
+use super::module_store::{Failure, ModuleStore, Ready, Signed};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{Fetched, ReleaseKeys, Sources};
+use super::source::{ReleaseKeys, Sources};
 use super::watch::PolicyStore;
 
 /// Period at which unused modules are removed. On the volume it also renews the age of those that IPUPolicies name, so it
@@ -36,9 +35,6 @@ const PRUNE_PERIOD: Duration = Duration::from_mins(15);
 
 /// Period at which the counts are reported.
 const COUNTS_PERIOD: Duration = Duration::from_secs(1);
-
-/// Timeout of fetching a module.
-const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -243,100 +239,6 @@ impl Follower<'_> {
             is_changed
         });
     }
-}
-
-/// Parses `spec.match`, off the async threads.
-async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
-    let parse = move || panics::caught_now(|| Matcher::new(hook, spec.as_ref()));
-    match spawn_blocking(parse)
-        .await
-        .map_err(panics::Panicked::from)
-        .flatten()
-    {
-        Ok(Ok(matcher)) => Ok(Arc::new(matcher)),
-        Ok(Err(error)) => Err(explain(&error)),
-        Err(panicked) => Err(format!("failed to read spec.match: {panicked}")),
-    }
-}
-
-/// Turns a panic into a failure, so that the version does not stay in preparation for ever.
-async fn catch_panic<T>(preparing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let ended = panics::caught(preparing).await;
-    ended.unwrap_or_else(|_| {
-        Err(Failure {
-            reason: "making it ready ended in a panic, which the operator's log reports; \
-                     the operator tries again"
-                .to_owned(),
-            is_final: false,
-            is_retryable: true,
-            signature: None,
-        })
-    })
-}
-
-/// Fetches, checks, compiles and tests one version.
-async fn prepare(
-    (policies, sources): (&ActivePolicies, &Sources),
-    permits: &LoadPermits,
-    matcher: ParsedMatch,
-    desired: DesiredVersion,
-) -> Result<Ready, Failure> {
-    let spec = desired.spec;
-    let matcher = matcher.map_err(|reason| Failure {
-        reason,
-        is_final: true,
-        is_retryable: false,
-        signature: None,
-    })?;
-    let is_remote = spec.module.oci.is_some();
-    let (fetched, _permit) = permits
-        .acquire(is_remote, fetch(sources, &spec.module, FETCH_TIMEOUT))
-        .await?;
-    let signed = sources
-        .must_be_signed(&spec.module)
-        .then(|| Signed::at(Instant::now(), fetched.signers()));
-    let prepared = policies
-        .host()
-        .prepare(spec.hook, fetched.component, module_config(&spec))
-        .await;
-    sources.trim().await;
-    let guest = prepared.map_err(|error| Failure {
-        is_final: !error.is_passing(),
-        is_retryable: error.is_retryable(),
-        reason: explain(&error),
-        signature: None,
-    })?;
-    Ok(Ready {
-        digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
-        guest,
-        matcher,
-        on_error: spec.on_error(),
-        stats: Arc::default(),
-        serving_since: None,
-        signed,
-    })
-}
-
-/// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.
-async fn fetch(
-    sources: &Sources,
-    module: &ModuleSource,
-    within: Duration,
-) -> Result<Fetched, Failure> {
-    let Ok(fetched) = timeout(within, sources.fetch(module)).await else {
-        return Err(Failure {
-            reason: format!("its source gave no answer within {} s", within.as_secs()),
-            is_final: false,
-            is_retryable: true,
-            signature: None,
-        });
-    };
-    fetched.map_err(|error| Failure {
-        reason: explain(&error),
-        is_final: error.is_refusal(),
-        is_retryable: true,
-        signature: error.signature_fault(),
-    })
 }
 
 #[cfg(test)]

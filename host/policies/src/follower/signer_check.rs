@@ -5,7 +5,7 @@ use std::time::Duration;
 use ipu_api::ipupolicy::ModuleSource;
 use tokio::time::{Instant, timeout};
 
-use super::fetch;
+use super::preparation::fetch;
 use crate::module_store::{Failure, Signed};
 use crate::source::{ReleaseKeys, SignatureFault, Sources, Trust};
 
@@ -23,13 +23,14 @@ pub(super) async fn check(
     signed: Signed,
     release: &ReleaseKeys,
 ) -> Result<Signed, Failure> {
+    let begun = Instant::now();
     let trust = sources.trust(module, signed.signers(), release);
     let trust = timeout(READ_TIMEOUT, trust).await;
     let late = || Trust::Unknown("the API server gave no answer in time".to_owned());
     let now = Instant::now();
     let digest = module.digest.as_deref();
     let field = match trust.unwrap_or_else(|_| late()) {
-        Trust::Kept => return Ok(Signed::at(now, signed.signers().clone())),
+        Trust::Kept => return Ok(Signed::at(begun, signed.signers().clone())),
         Trust::Unknown(reason) => {
             tracing::warn!(digest, %reason, "the keys for the signature of a module cannot be read, and those that signed it count");
             return Ok(signed.unread(now));
@@ -43,9 +44,9 @@ pub(super) async fn check(
         },
         Trust::Withdrawn(field) => field,
     };
-    let fetched = fetch(sources, module, SEARCH_TIMEOUT).await;
-    fetched
-        .map(|fetched| Signed::at(Instant::now(), fetched.signers()))
+    let found = fetch(sources, module, SEARCH_TIMEOUT).await;
+    found
+        .map(|verified| verified.signed)
         .map_err(|failure| Failure {
             reason: format!(
                 "the key that signed the loaded module is no longer in {field}: {}",

@@ -1,22 +1,14 @@
-//! A replica that follows the IPUPolicies: unused modules, and panics.
+//! A replica that follows the IPUPolicies, and removes unused modules.
 
 use std::fs;
 
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::*;
 use crate::source::fixture::{World, module};
 use crate::watch::fixture::without_policies;
-
-#[tokio::test]
-async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
-    let failure = catch_panic::<Ready>(async { panic!("a fault of ours") })
-        .await
-        .unwrap_err();
-    assert!(!failure.is_final);
-    assert!(failure.reason.contains("panic"), "{}", failure.reason);
-}
 
 #[tokio::test(start_paused = true)]
 async fn unused_modules_are_removed_while_nothing_is_due() {
