@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipu_api::ipupolicy::{Hook, ModuleSource};
 use ipu_runtime::clock;
 use ipu_runtime::panics;
-use kube::Client;
+use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at, sleep};
@@ -118,6 +118,9 @@ impl Follower<'_> {
                 Some(ended) = preparing.join_next() => {
                     let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
                     outcome.store(&version, &mut store);
+                    if let Some(reason) = store.take_unsigned(&version) {
+                        warn_unsigned(&policies, &version, reason);
+                    }
                     true
                 },
                 () = sleep(due_in.unwrap_or(Duration::MAX)), if due_in.is_some() => true,
@@ -239,6 +242,18 @@ impl Follower<'_> {
             is_changed
         });
     }
+}
+
+fn warn_unsigned(policies: &[ObservedPolicy], (uid, generation): &Version, reason: &str) {
+    let is_of = |observed: &&ObservedPolicy| observed.policy.uid().as_ref() == Some(uid);
+    let policy = policies.iter().find(is_of);
+    let policy = policy.map(|observed| observed.policy.name_any());
+    tracing::warn!(
+        policy,
+        generation,
+        reason,
+        "the module of an IPUPolicy is refused, because no signature of it counts"
+    );
 }
 
 #[cfg(test)]

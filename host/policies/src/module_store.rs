@@ -5,7 +5,7 @@ mod failed;
 mod retry;
 mod signed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, Match, OnError};
@@ -34,6 +34,8 @@ pub struct ModuleStore {
     matchers: BTreeMap<Version, ParsedMatch>,
     /// The admin's request for another attempt that the last attempt of each version has answered.
     retry_requests: BTreeMap<Version, Option<String>>,
+    /// The versions that [`ModuleStore::take_unsigned`] has returned.
+    unsigned: BTreeSet<Version>,
 }
 
 /// The parsed `spec.match` of a version, or why it is invalid.
@@ -119,6 +121,7 @@ impl ModuleStore {
         let is_desired = |version: &Version| desired.iter().any(|desired| key(desired) == *version);
         self.versions.retain(|version, _| is_desired(version));
         self.retry_requests.retain(|version, _| is_desired(version));
+        self.unsigned.retain(is_desired);
         let mut due = desired;
         due.retain(|desired| self.is_due(&key(desired), desired.retry_request.as_ref(), now));
         for desired in &due {
@@ -153,7 +156,10 @@ impl ModuleStore {
             return;
         };
         *state = match outcome {
-            Ok(ready) => VersionState::Ready(ready),
+            Ok(ready) => {
+                self.unsigned.remove(version);
+                VersionState::Ready(ready)
+            }
             Err(failure) => {
                 let previous = match state {
                     VersionState::Failed(previous) => Some(&*previous),
@@ -162,6 +168,16 @@ impl ModuleStore {
                 VersionState::Failed(Failed::after(&failure, previous, now))
             }
         };
+    }
+
+    /// Returns the reason why a version is refused if no signature of its module counts: once, and not after each retry.
+    pub fn take_unsigned(&mut self, version: &Version) -> Option<&str> {
+        let Some(VersionState::Failed(failed)) = self.versions.get(version) else {
+            return None;
+        };
+        let is_refused = failed.is_unsigned && failed.problem.is_final;
+        let is_new = is_refused && self.unsigned.insert(version.clone());
+        is_new.then_some(&*failed.problem.reason)
     }
 
     /// Whether the first attempt to prepare an enforced version is not over.

@@ -18,6 +18,8 @@ pub(super) const REASON: usize = 1_024;
 pub(super) struct Failed {
     pub(super) problem: Problem,
     pub(super) retry: Retry,
+    /// Whether no signature of the module counts.
+    pub(super) is_unsigned: bool,
     /// Attempts that failed.
     attempts: u32,
     /// Time of the first of the last attempts, in which the object with the keys was absent.
@@ -50,6 +52,7 @@ impl Failed {
                 is_final: failure.is_final && grace_end.is_none(),
             },
             retry: Retry::after(failure, attempts, longest_delay, now),
+            is_unsigned: failure.signature.is_some(),
             attempts: attempts + 1,
             absent_since,
         }

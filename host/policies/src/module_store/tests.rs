@@ -162,6 +162,32 @@ fn absent_keys_change_no_earlier_refusal() {
 }
 
 #[test]
+fn a_refused_signature_is_returned_once_until_the_version_is_ready() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    let key = ("uid".to_owned(), 1);
+    let unsigned = || Failure {
+        is_final: true,
+        signature: Some(SignatureFault::Unsigned),
+        ..failure("no key signed it")
+    };
+    store.start_due(vec![version()], now);
+    for other in [failure("down"), absence()] {
+        store.finish(&key, Err(other), now);
+        assert_eq!(store.take_unsigned(&key), None);
+    }
+    for _ in 0..2 {
+        store.finish(&key, Err(unsigned()), now);
+        assert_eq!(store.take_unsigned(&key), Some("no key signed it"));
+        for retried in [failure("down"), unsigned(), absence()] {
+            store.finish(&key, Err(retried), now);
+            assert_eq!(store.take_unsigned(&key), None);
+        }
+        store.finish(&key, Ok(ready(None)), now);
+        assert_eq!(store.take_unsigned(&key), None);
+    }
+}
+
+#[test]
 fn each_new_request_retries_a_failed_version_once() {
     for is_retryable in [true, false] {
         let (mut store, now) = (ModuleStore::default(), Instant::now());

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use self::access::VolumeAccess;
 use super::regular_file::open_regular;
-use super::stored_module::{NamedFile, StoredModule, module_of_file};
+use super::stored_module::{InvalidSignatures, NamedFile, StoredModule, module_of_file};
 
 /// Size limit of the modules in the folder, in bytes.
 pub const SHARED_LIMIT: u64 = 256 << 20;
@@ -36,6 +36,7 @@ pub struct SharedDir {
     /// Digests of the modules that IPUPolicies name, without `sha256:`. `None` while some of them are not known.
     named: Mutex<Option<BTreeSet<String>>>,
     access: VolumeAccess,
+    pub(super) invalid_signatures: InvalidSignatures,
 }
 
 impl SharedDir {
@@ -46,6 +47,7 @@ impl SharedDir {
             limit,
             named: Mutex::default(),
             access: VolumeAccess::default(),
+            invalid_signatures: InvalidSignatures::default(),
         }
     }
 

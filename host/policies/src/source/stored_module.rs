@@ -1,12 +1,13 @@
 //! The files of a module in a folder: the module, and a signature of each key that signed it. Others may have written
 //! them, so digest and signatures are verified again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use ipu_guest_host::{Limits, digest_of};
+use parking_lot::Mutex;
 
 use super::Fetched;
 use super::keys::KeyList;
@@ -35,6 +36,23 @@ pub(super) struct StoredModule {
     component: Vec<u8>,
     /// By the fingerprint of the key.
     signatures: BTreeMap<String, Vec<u8>>,
+}
+
+/// The modules of a folder whose invalid signatures the log has named, so that it names each once: a module is looked for
+/// again at each retry.
+#[derive(Default)]
+pub(super) struct InvalidSignatures(Mutex<BTreeSet<String>>);
+
+impl InvalidSignatures {
+    /// Adds a module, and returns whether it is new.
+    pub(super) fn add(&self, digest: &str) -> bool {
+        self.0.lock().insert(digest.to_owned())
+    }
+
+    /// Removes a module that has valid signatures.
+    pub(super) fn remove(&self, digest: &str) {
+        self.0.lock().remove(digest);
+    }
 }
 
 /// Reason why a stored module is not used.
@@ -154,4 +172,18 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_with_invalid_signatures_is_named_once_until_they_are_valid() {
+        let invalid = InvalidSignatures::default();
+        let added = [invalid.add("a"), invalid.add("b"), invalid.add("a")];
+        assert_eq!(added, [true, true, false]);
+        invalid.remove("a");
+        assert_eq!([invalid.add("a"), invalid.add("b")], [true, false]);
+    }
 }
