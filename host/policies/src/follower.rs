@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 use self::load_permits::LoadPermits;
 pub use self::load_permits::PREFETCHED;
 use self::preparation::{catch_panic, parse, prepare};
-use self::signer_check::check;
+use self::signer_check::{CheckBatch, SearchPermits};
 use super::active_policies::ActivePolicies;
 use super::active_set::{Version, active_set, active_versions};
 use super::module_store::{Failure, ModuleStore, Ready, Signed};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{ReleaseKeys, Sources};
+use super::source::Sources;
 use super::watch::PolicyStore;
 
 /// Period at which unused modules are removed. On the volume it also renews the age of those that IPUPolicies name, so it
@@ -58,6 +58,7 @@ pub async fn run(
         sources,
         policies,
         permits: LoadPermits::default(),
+        searches: SearchPermits::default(),
         reports,
     };
     let publishing = replica_readiness::publish(client, replica, published, stop.clone());
@@ -89,6 +90,7 @@ struct Follower<'a> {
     sources: Sources,
     policies: PolicyStore,
     permits: LoadPermits,
+    searches: SearchPermits,
     reports: watch::Sender<Report>,
 }
 
@@ -196,11 +198,11 @@ impl Follower<'_> {
         store: &mut ModuleStore,
         preparing: &mut Preparing,
     ) {
-        let release = Arc::new(ReleaseKeys::default());
+        let batch = Arc::new(CheckBatch::new(self.searches.clone()));
         for (desired, signed) in store.start_checks(desired, Instant::now()) {
-            let (sources, release) = (self.sources.clone(), release.clone());
+            let (sources, batch) = (self.sources.clone(), batch.clone());
             preparing.spawn(async move {
-                let checked = check(&sources, &desired.spec.module, signed, &release);
+                let checked = batch.check(&sources, &desired.spec.module, signed);
                 let checked = Box::pin(catch_panic(checked)).await;
                 ((desired.uid, desired.generation), Outcome::Checked(checked))
             });

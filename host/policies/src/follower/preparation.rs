@@ -127,24 +127,29 @@ pub(super) async fn fetch(
     within: Duration,
 ) -> Result<Verified, Failure> {
     let keys_read_at = Instant::now();
-    let Ok(fetched) = timeout(within, sources.fetch(module)).await else {
-        return Err(Failure {
-            reason: format!("its source gave no answer within {} s", within.as_secs()),
-            is_final: false,
+    let fetched = timeout(within, sources.fetch(module)).await;
+    let fetched = fetched
+        .map_err(|_| late(within))?
+        .map_err(|error| Failure {
+            reason: explain(&error),
+            is_final: error.is_refusal(),
             is_retryable: true,
-            signature: None,
-        });
-    };
-    let fetched = fetched.map_err(|error| Failure {
-        reason: explain(&error),
-        is_final: error.is_refusal(),
-        is_retryable: true,
-        signature: error.signature_fault(),
-    })?;
+            signature: error.signature_fault(),
+        })?;
     Ok(Verified {
         signed: Signed::at(keys_read_at, fetched.signers()),
         component: fetched.component,
     })
+}
+
+/// The failure of a source that gave no answer in time.
+pub(super) fn late(within: Duration) -> Failure {
+    Failure {
+        reason: format!("its source gave no answer within {} s", within.as_secs()),
+        is_final: false,
+        is_retryable: true,
+        signature: None,
+    }
 }
 
 #[cfg(test)]

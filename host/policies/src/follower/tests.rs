@@ -31,6 +31,7 @@ async fn unused_modules_are_removed_while_nothing_is_due() {
         sources,
         policies,
         permits: LoadPermits::default(),
+        searches: SearchPermits::default(),
         reports: watch::Sender::new(Report::default()),
     };
     let stop = CancellationToken::new();
