@@ -10,6 +10,7 @@ use ipu_operator::adopt::AdoptArguments;
 use ipu_operator::certificates;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller;
+use ipu_operator::process_runtime;
 use ipu_operator::proxy;
 use ipu_operator::support;
 use ipu_operator::support::SupportOptions;
@@ -22,6 +23,7 @@ use ipu_runtime::telemetry::LogArguments;
 use ipu_runtime::telemetry::level::LogLevel;
 use ipu_runtime::telemetry::trace::{self, Traces};
 use ipu_text::{explain, sanitize_lines};
+use tokio::runtime::Runtime;
 
 /// The process allocates and frees many small objects for thousands of jobs. The allocator of the C library needs half
 /// as much memory again for each job, and more time. `_RJEM_MALLOC_CONF` configures this one.
@@ -56,27 +58,24 @@ fn run(task: Task) -> anyhow::Result<()> {
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {
-        Task::Controller(options) => {
-            let runtime = runtime()?;
-            let _within = runtime.enter();
+        Task::Controller(options) => within_runtime(|runtime| {
             let (log, _traces) = start_log(&options.log, Process::Controller.name())?;
-            runtime.block_on(controller::run(*options, log))?;
-        }
-        Task::VipuProxy(arguments) => {
-            let runtime = runtime()?;
-            let _within = runtime.enter();
+            Ok(runtime.block_on(controller::run(*options, log))?)
+        })?,
+        Task::VipuProxy(arguments) => within_runtime(|runtime| {
             let (log, _traces) = start_log(&arguments.log, Process::VipuProxy.name())?;
-            runtime.block_on(proxy::run(arguments.proxy, log))?;
-        }
-        Task::Certificates(options) => {
-            let runtime = runtime()?;
-            let _within = runtime.enter();
+            Ok(runtime.block_on(proxy::run(arguments.proxy, log))?)
+        })?,
+        Task::Certificates(options) => within_runtime(|runtime| {
             let (_log, _traces) = start_log(&options.log, certificates::NAME)?;
-            runtime.block_on(certificates::run(*options))?;
-        }
-        Task::Verify(options) => runtime()?.block_on(verified(&options))?,
-        Task::SupportBundle(options) => eprintln!("{}", runtime()?.block_on(bundled(&options))?),
-        Task::Adopt(arguments) => runtime()?.block_on(adopted(&arguments))?,
+            Ok(runtime.block_on(certificates::run(*options))?)
+        })?,
+        Task::Verify(options) => within_runtime(|runtime| runtime.block_on(verified(&options)))?,
+        Task::SupportBundle(options) => within_runtime(|runtime| {
+            eprintln!("{}", runtime.block_on(bundled(&options))?);
+            Ok(())
+        })?,
+        Task::Adopt(arguments) => within_runtime(|runtime| runtime.block_on(adopted(&arguments)))?,
         Task::Policy(arguments) => ipu_authoring::run(arguments, &mut std::io::stdout().lock())?,
         Task::Crd => print!("{}", ipu_api::crd::render()),
     }
@@ -126,9 +125,6 @@ fn start_log(
     Ok((level, traces))
 }
 
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the asynchronous runtime")
+fn within_runtime(work: impl FnOnce(&Runtime) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    process_runtime::run(work).context("failed to start the asynchronous runtime")?
 }

@@ -1,40 +1,40 @@
 //! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
 
 mod load_permits;
+mod preparation;
 mod signer_check;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
+use ipu_api::ipupolicy::{Hook, ModuleSource};
 use ipu_runtime::clock;
 use ipu_runtime::panics;
-use ipu_text::explain;
-use kube::Client;
+use kube::{Client, ResourceExt};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval_at, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::load_permits::LoadPermits;
 pub use self::load_permits::PREFETCHED;
-use self::signer_check::check;
+use self::preparation::{catch_panic, parse, prepare};
+use self::signer_check::{CheckBatch, SearchPermits};
 use super::active_policies::ActivePolicies;
 use super::active_set::{Version, active_set, active_versions};
-use super::matcher::Matcher;
-use super::module_config::module_config;
-use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed};
+use super::module_store::{Failure, ModuleStore, Ready, Signed};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{Fetched, ReleaseKeys, Sources};
+use super::source::Sources;
 use super::watch::PolicyStore;
+
+/// Period at which unused modules are removed. On the volume it also renews the age of those that IPUPolicies name, so it
+/// is a small part of the age from which a module is removed.
+const PRUNE_PERIOD: Duration = Duration::from_mins(15);
 
 /// Period at which the counts are reported.
 const COUNTS_PERIOD: Duration = Duration::from_secs(1);
-
-/// Timeout of fetching a module.
-const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -58,6 +58,7 @@ pub async fn run(
         sources,
         policies,
         permits: LoadPermits::default(),
+        searches: SearchPermits::default(),
         reports,
     };
     let publishing = replica_readiness::publish(client, replica, published, stop.clone());
@@ -89,6 +90,7 @@ struct Follower<'a> {
     sources: Sources,
     policies: PolicyStore,
     permits: LoadPermits,
+    searches: SearchPermits,
     reports: watch::Sender<Report>,
 }
 
@@ -107,6 +109,7 @@ impl Follower<'_> {
         let mut changes = self.policies.changes();
         changes.mark_changed();
         let mut policies = Vec::new();
+        let mut pruning = interval_at(Instant::now() + PRUNE_PERIOD, PRUNE_PERIOD);
         while !stop.is_cancelled() {
             let due_in = store
                 .next_due()
@@ -117,9 +120,16 @@ impl Follower<'_> {
                 Some(ended) = preparing.join_next() => {
                     let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
                     outcome.store(&version, &mut store);
+                    if let Some(reason) = store.take_unsigned(&version) {
+                        warn_unsigned(&policies, &version, reason);
+                    }
                     true
                 },
                 () = sleep(due_in.unwrap_or(Duration::MAX)), if due_in.is_some() => true,
+                _ = pruning.tick() => {
+                    self.prune(&policies);
+                    false
+                },
                 () = sleep(COUNTS_PERIOD) => false,
             };
             if is_due {
@@ -147,16 +157,10 @@ impl Follower<'_> {
         for (version, hook, spec) in store.unparsed(&desired, &active) {
             store.insert_matcher(version, parse(hook, spec).await);
         }
-        let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
-        let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
         self.start_checks(&desired, store, preparing);
         let due = store.start_due(desired, Instant::now());
         if !due.is_empty() {
-            let (sources, named) = (self.sources.clone(), self.named_modules(policies));
-            tokio::spawn(async move {
-                sources.prune(&desired_modules, &active_modules).await;
-                sources.prune_shared(named).await;
-            });
+            self.prune(policies);
         }
         for desired in due {
             let (policies, sources) = (self.active.clone(), self.sources.clone());
@@ -194,15 +198,32 @@ impl Follower<'_> {
         store: &mut ModuleStore,
         preparing: &mut Preparing,
     ) {
-        let release = Arc::new(ReleaseKeys::default());
+        let batch = Arc::new(CheckBatch::new(self.searches.clone()));
         for (desired, signed) in store.start_checks(desired, Instant::now()) {
-            let (sources, release) = (self.sources.clone(), release.clone());
+            let (sources, batch) = (self.sources.clone(), batch.clone());
             preparing.spawn(async move {
-                let checked = check(&sources, &desired.spec.module, signed, &release);
+                let checked = batch.check(&sources, &desired.spec.module, signed);
                 let checked = Box::pin(catch_panic(checked)).await;
                 ((desired.uid, desired.generation), Outcome::Checked(checked))
             });
         }
+    }
+
+    /// Starts removing the modules that no policy names, from both folders. Without a list of the policies, all modules
+    /// would seem to be unused.
+    fn prune(&self, policies: &[ObservedPolicy]) {
+        if !self.policies.is_listed() {
+            return;
+        }
+        let desired = desired_versions(policies.iter(), self.hooks).into_iter();
+        let desired: Vec<_> = desired.map(|version| version.spec.module).collect();
+        let active = active_versions(policies.iter()).into_iter();
+        let active: Vec<_> = active.map(|version| version.spec.module).collect();
+        let (sources, named) = (self.sources.clone(), self.named_modules(policies));
+        tokio::spawn(async move {
+            sources.prune(&desired, &active).await;
+            sources.prune_shared(named).await;
+        });
     }
 
     /// Returns the modules of all policies, also of hooks of the other process. `None` if this version cannot read some.
@@ -225,104 +246,17 @@ impl Follower<'_> {
     }
 }
 
-/// Parses `spec.match`, off the async threads.
-async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
-    let parse = move || panics::caught_now(|| Matcher::new(hook, spec.as_ref()));
-    match spawn_blocking(parse)
-        .await
-        .map_err(panics::Panicked::from)
-        .flatten()
-    {
-        Ok(Ok(matcher)) => Ok(Arc::new(matcher)),
-        Ok(Err(error)) => Err(explain(&error)),
-        Err(panicked) => Err(format!("failed to read spec.match: {panicked}")),
-    }
-}
-
-/// Turns a panic into a failure, so that the version does not stay in preparation for ever.
-async fn catch_panic<T>(preparing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let ended = panics::caught(preparing).await;
-    ended.unwrap_or_else(|_| {
-        Err(Failure {
-            reason: "making it ready ended in a panic, which the operator's log reports; \
-                     the operator tries again"
-                .to_owned(),
-            is_final: false,
-            is_retryable: true,
-        })
-    })
-}
-
-/// Fetches, checks, compiles and tests one version.
-async fn prepare(
-    (policies, sources): (&ActivePolicies, &Sources),
-    permits: &LoadPermits,
-    matcher: ParsedMatch,
-    desired: DesiredVersion,
-) -> Result<Ready, Failure> {
-    let spec = desired.spec;
-    let matcher = matcher.map_err(|reason| Failure {
+fn warn_unsigned(policies: &[ObservedPolicy], (uid, generation): &Version, reason: &str) {
+    let is_of = |observed: &&ObservedPolicy| observed.policy.uid().as_ref() == Some(uid);
+    let policy = policies.iter().find(is_of);
+    let policy = policy.map(|observed| observed.policy.name_any());
+    tracing::warn!(
+        policy,
+        generation,
         reason,
-        is_final: true,
-        is_retryable: false,
-    })?;
-    let is_remote = spec.module.oci.is_some();
-    let (fetched, _permit) = permits
-        .acquire(is_remote, fetch(sources, &spec.module, FETCH_TIMEOUT))
-        .await?;
-    let signed = sources
-        .must_be_signed(&spec.module)
-        .then(|| Signed::at(Instant::now(), fetched.signers()));
-    let prepared = policies
-        .host()
-        .prepare(spec.hook, fetched.component, module_config(&spec))
-        .await;
-    sources.trim().await;
-    let guest = prepared.map_err(|error| Failure {
-        is_final: !error.is_passing(),
-        is_retryable: error.is_retryable(),
-        reason: explain(&error),
-    })?;
-    Ok(Ready {
-        digest: guest.digest().map(ToString::to_string).unwrap_or_default(),
-        guest,
-        matcher,
-        on_error: spec.on_error(),
-        stats: Arc::default(),
-        serving_since: None,
-        signed,
-    })
-}
-
-/// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.
-async fn fetch(
-    sources: &Sources,
-    module: &ModuleSource,
-    within: Duration,
-) -> Result<Fetched, Failure> {
-    let failure = |reason, is_final| Failure {
-        reason,
-        is_final,
-        is_retryable: true,
-    };
-    if let Ok(fetched) = timeout(within, sources.fetch(module)).await {
-        return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
-    }
-    let seconds = within.as_secs();
-    let reason = format!("its source gave no answer within {seconds} s");
-    Err(failure(reason, false))
+        "the module of an IPUPolicy is refused, because no signature of it counts"
+    );
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
-        let failure = catch_panic::<Ready>(async { panic!("a fault of ours") })
-            .await
-            .unwrap_err();
-        assert!(!failure.is_final);
-        assert!(failure.reason.contains("panic"), "{}", failure.reason);
-    }
-}
+mod tests;

@@ -1,19 +1,20 @@
 //! The module versions of one replica: being prepared, ready, or failed.
 
 mod awaited;
+mod failed;
 mod retry;
 mod signed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, Match, OnError};
 use ipu_guest_host::Guest;
-use ipu_text::sanitize;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
+use self::failed::Failed;
 use self::retry::Retry;
 pub use self::signed::Signed;
 use super::active_policies::{BoundShadow, HookChain};
@@ -22,7 +23,8 @@ use super::bound_policy::BoundPolicy;
 use super::call_stats::CallStats;
 use super::matcher::Matcher;
 use super::observed_policy::ObservedPolicy;
-use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
+use super::report::{DesiredVersion, Readiness, Report, Serving};
+use super::source::SignatureFault;
 
 /// The versions of all policies at one replica.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub struct ModuleStore {
     matchers: BTreeMap<Version, ParsedMatch>,
     /// The admin's request for another attempt that the last attempt of each version has answered.
     retry_requests: BTreeMap<Version, Option<String>>,
+    /// The versions that [`ModuleStore::take_unsigned`] has returned.
+    unsigned: BTreeSet<Version>,
 }
 
 /// The parsed `spec.match` of a version, or why it is invalid.
@@ -41,11 +45,7 @@ pub type ParsedMatch = Result<Arc<Matcher>, String>;
 enum VersionState {
     Preparing,
     Ready(Ready),
-    Failed {
-        problem: Problem,
-        attempts: u32,
-        retry: Retry,
-    },
+    Failed(Failed),
 }
 
 /// A version that is ready to serve.
@@ -76,11 +76,9 @@ pub struct Failure {
     pub is_final: bool,
     /// Whether the replica tries again, because the cause can change without a new version.
     pub is_retryable: bool,
+    /// The fault of the module's signature, if that is the cause.
+    pub signature: Option<SignatureFault>,
 }
-
-/// Longest reason, in bytes. It can contain the message of a registry. If a Lease exceeded the limit of Kubernetes,
-/// the replica would seem to have ended.
-const REASON: usize = 1_024;
 
 impl ModuleStore {
     /// Returns the versions with an unparsed `spec.match`, and drops the parsed ones of all other versions.
@@ -123,6 +121,7 @@ impl ModuleStore {
         let is_desired = |version: &Version| desired.iter().any(|desired| key(desired) == *version);
         self.versions.retain(|version, _| is_desired(version));
         self.retry_requests.retain(|version, _| is_desired(version));
+        self.unsigned.retain(is_desired);
         let mut due = desired;
         due.retain(|desired| self.is_due(&key(desired), desired.retry_request.as_ref(), now));
         for desired in &due {
@@ -131,8 +130,8 @@ impl ModuleStore {
                 .entry(key(desired))
                 .or_insert(VersionState::Preparing);
             // A failed version stays failed until it is ready.
-            if let VersionState::Failed { retry, .. } = state {
-                *retry = Retry::UnderWay;
+            if let VersionState::Failed(failed) = state {
+                failed.retry = Retry::UnderWay;
             }
             self.retry_requests
                 .insert(key(desired), desired.retry_request.clone());
@@ -147,7 +146,7 @@ impl ModuleStore {
         match self.versions.get(version) {
             None => true,
             Some(VersionState::Preparing | VersionState::Ready(_)) => false,
-            Some(VersionState::Failed { retry, .. }) => retry.is_due(is_requested, now),
+            Some(VersionState::Failed(failed)) => failed.retry.is_due(is_requested, now),
         }
     }
 
@@ -157,22 +156,28 @@ impl ModuleStore {
             return;
         };
         *state = match outcome {
-            Ok(ready) => VersionState::Ready(ready),
+            Ok(ready) => {
+                self.unsigned.remove(version);
+                VersionState::Ready(ready)
+            }
             Err(failure) => {
-                let attempts = match state {
-                    VersionState::Failed { attempts, .. } => *attempts,
-                    VersionState::Preparing | VersionState::Ready(_) => 0,
+                let previous = match state {
+                    VersionState::Failed(previous) => Some(&*previous),
+                    VersionState::Preparing | VersionState::Ready(_) => None,
                 };
-                VersionState::Failed {
-                    attempts: attempts + 1,
-                    retry: Retry::after(&failure, attempts, now),
-                    problem: Problem {
-                        reason: sanitize(&failure.reason, REASON),
-                        is_final: failure.is_final,
-                    },
-                }
+                VersionState::Failed(Failed::after(&failure, previous, now))
             }
         };
+    }
+
+    /// Returns the reason why a version is refused if no signature of its module counts: once, and not after each retry.
+    pub fn take_unsigned(&mut self, version: &Version) -> Option<&str> {
+        let Some(VersionState::Failed(failed)) = self.versions.get(version) else {
+            return None;
+        };
+        let is_refused = failed.is_unsigned && failed.problem.is_final;
+        let is_new = is_refused && self.unsigned.insert(version.clone());
+        is_new.then_some(&*failed.problem.reason)
     }
 
     /// Whether the first attempt to prepare an enforced version is not over.
@@ -189,7 +194,7 @@ impl ModuleStore {
     /// Returns the time of the next retry or check of signers.
     pub fn next_due(&self) -> Option<Instant> {
         let times = self.versions.values().filter_map(|state| match state {
-            VersionState::Failed { retry, .. } => retry.time(),
+            VersionState::Failed(failed) => failed.retry.time(),
             VersionState::Ready(ready) => ready.signed.as_ref()?.check_at(),
             VersionState::Preparing => None,
         });
@@ -269,7 +274,7 @@ impl ModuleStore {
             state => {
                 let reason = match (&version.unreadable, state) {
                     (Some(reason), _) => reason.clone(),
-                    (None, Some(VersionState::Failed { problem, .. })) => problem.reason.clone(),
+                    (None, Some(VersionState::Failed(failed))) => failed.problem.reason.clone(),
                     (None, _) => "its module is being loaded".to_owned(),
                 };
                 BoundPolicy {
@@ -309,8 +314,9 @@ impl ModuleStore {
             for ((_, generation), state) in self.versions.range(range) {
                 match state {
                     VersionState::Preparing => {}
-                    VersionState::Failed { problem, .. } => {
-                        readiness.problems.insert(*generation, problem.clone());
+                    VersionState::Failed(failed) => {
+                        let problem = failed.problem.clone();
+                        readiness.problems.insert(*generation, problem);
                     }
                     VersionState::Ready(ready) => {
                         readiness.prepared.insert(*generation, ready.digest.clone());

@@ -5,6 +5,7 @@ pub mod cache_dir;
 mod cluster;
 mod keys;
 mod registry;
+mod regular_file;
 pub mod shared_dir;
 mod stored_module;
 mod stored_signature;
@@ -174,6 +175,16 @@ impl SourceError {
         }
     }
 
+    /// Returns the fault of the signature, if the operator must not load the module because of it.
+    pub fn signature_fault(&self) -> Option<SignatureFault> {
+        match self {
+            Self::Unsigned { .. } => Some(SignatureFault::Unsigned),
+            Self::SigningKey(..) if self.is_absent_object() => Some(SignatureFault::KeysAbsent),
+            Self::SigningKey(..) if self.is_refusal() => Some(SignatureFault::Unsigned),
+            _ => None,
+        }
+    }
+
     /// Whether the source has no such text, or the operator may not read it, which only an admin can correct.
     fn is_absence(&self) -> bool {
         let is_text = matches!(self, Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..));
@@ -190,6 +201,15 @@ impl SourceError {
             _ => false,
         }
     }
+}
+
+/// Reason why no signature of a module counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureFault {
+    /// None of the keys signed it.
+    Unsigned,
+    /// The ConfigMap or Secret with keys that could have signed it does not exist, or the operator may not read it.
+    KeysAbsent,
 }
 
 /// A module, and its verified signatures.

@@ -1,6 +1,6 @@
 //! The watch of the IPUPolicies, for the replicas that call them and for the rollout leader.
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use ipu_api::labels;
 use kube::Client;
 use kube::runtime::reflector::store::Writer;
@@ -79,6 +79,12 @@ impl PolicyStore {
         }
     }
 
+    /// Whether the IPUPolicies have been listed.
+    pub fn is_listed(&self) -> bool {
+        let listed = self.store.wait_until_ready().now_or_never();
+        listed.is_some_and(|listed| listed.is_ok())
+    }
+
     /// Returns a receiver that changes with every IPUPolicy.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.version.clone()
@@ -124,5 +130,19 @@ fn config(release: &ReleaseOptions) -> watcher::Config {
             let label = labels::OPERATOR_NAMESPACE;
             config.labels(&format!("{label}={}", release.namespace))
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod fixture {
+    use super::*;
+
+    /// A list of no IPUPolicies, and the watch that would change it.
+    pub(crate) fn without_policies() -> (PolicyStore, PolicyWatch) {
+        let (store, mut watch) = policies();
+        for event in [watcher::Event::Init, watcher::Event::InitDone] {
+            watch.writer.apply_watcher_event(&event);
+        }
+        (store, watch)
     }
 }

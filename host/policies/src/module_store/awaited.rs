@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ipu_api::ipupolicy::{Hook, IPUPolicySpec};
 use kube::ResourceExt;
 
+use super::failed::Failed;
 use super::{ModuleStore, VersionState};
 use crate::bound_policy::AwaitedPolicy;
 use crate::matcher::Matcher;
@@ -58,7 +59,7 @@ impl ModuleStore {
         }
         let version = (observed.policy.uid().unwrap_or_default(), generation);
         match self.versions.get(&version) {
-            Some(VersionState::Failed { problem, .. }) => problem.reason.clone(),
+            Some(VersionState::Failed(failed)) => failed.problem.reason.clone(),
             Some(VersionState::Ready(_)) => {
                 "its module is loaded here, and other replicas are loading it".to_owned()
             }
@@ -70,7 +71,7 @@ impl ModuleStore {
     fn why_not_loaded(&self, uid: &str, generation: i64) -> Option<String> {
         match self.versions.get(&(uid.to_owned(), generation)) {
             Some(VersionState::Ready(_)) => None,
-            Some(VersionState::Failed { problem, .. }) => {
+            Some(VersionState::Failed(Failed { problem, .. })) => {
                 (!problem.is_final).then(|| problem.reason.clone())
             }
             Some(VersionState::Preparing) | None => Some("its module is being loaded".to_owned()),
@@ -125,6 +126,7 @@ mod tests {
                 reason: "the registry is down".to_owned(),
                 is_final,
                 is_retryable: true,
+                signature: None,
             };
             store.finish(&("u".to_owned(), 1), Err(failure), now);
         }

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::Failure;
 
 /// First delay before a failed source is fetched again; it doubles after each failure.
-const RETRY_MIN: Duration = Duration::from_secs(2);
+pub(super) const RETRY_MIN: Duration = Duration::from_secs(2);
 
 /// Longest delay before a failed source is fetched again.
-const RETRY_MAX: Duration = Duration::from_mins(1);
+pub(super) const RETRY_MAX: Duration = Duration::from_mins(1);
 
 /// The next attempt to prepare a failed version.
 #[derive(Clone, Copy, Debug)]
@@ -25,12 +25,12 @@ pub(super) enum Retry {
 
 impl Retry {
     /// Returns the next attempt after a failure that came after this number of others.
-    pub(super) fn after(failure: &Failure, earlier: u32, now: Instant) -> Self {
+    pub(super) fn after(failure: &Failure, earlier: u32, longest: Duration, now: Instant) -> Self {
         if !failure.is_retryable {
             return Self::OnRequest;
         }
         let delay = RETRY_MIN.saturating_mul(1 << earlier.min(6));
-        Self::At(now + delay.min(RETRY_MAX))
+        Self::At(now + delay.min(longest))
     }
 
     /// Whether the attempt must begin.

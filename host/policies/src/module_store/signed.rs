@@ -26,12 +26,12 @@ pub struct Signed {
 }
 
 impl Signed {
-    /// The keys that signed a module which was verified at this time.
-    pub fn at(now: Instant, signers: Signers) -> Self {
+    /// The keys that signed a module, as they were when their reading began.
+    pub fn at(keys_read_at: Instant, signers: Signers) -> Self {
         Self {
             signers,
             absent_since: None,
-            check_at: Some(now + SIGNER_PERIOD),
+            check_at: Some(keys_read_at + SIGNER_PERIOD),
         }
     }
 
@@ -117,7 +117,7 @@ impl ModuleStore {
 fn signed(state: &VersionState) -> Option<&Signed> {
     match state {
         VersionState::Ready(ready) => ready.signed.as_ref(),
-        VersionState::Preparing | VersionState::Failed { .. } => None,
+        VersionState::Preparing | VersionState::Failed(_) => None,
     }
 }
 

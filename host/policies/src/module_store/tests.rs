@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::signed::SIGNER_PERIOD;
+use super::failed::REASON;
+use super::signed::{ABSENCE, SIGNER_PERIOD};
 use super::*;
+use crate::report::Problem;
 use crate::source::Signers;
 
 fn version() -> DesiredVersion {
@@ -30,6 +32,15 @@ fn failure(reason: &str) -> Failure {
         reason: reason.to_owned(),
         is_final: false,
         is_retryable: true,
+        signature: None,
+    }
+}
+
+/// The problem of the version, which has no guest.
+fn problem(store: &ModuleStore) -> &Problem {
+    match store.versions.get(&("uid".to_owned(), 1)) {
+        Some(VersionState::Failed(failed)) => &failed.problem,
+        state => panic!("it has not failed: {state:?}"),
     }
 }
 
@@ -39,10 +50,8 @@ fn a_reason_is_cut_to_fit_into_a_lease() {
     assert_eq!(store.start_due(vec![version()], now).len(), 1);
     let key = ("uid".to_owned(), 1);
     store.finish(&key, Err(failure(&"é".repeat(1 << 20))), now);
-    let Some(VersionState::Failed { problem, .. }) = store.versions.get(&key) else {
-        panic!("it has failed");
-    };
-    assert!(problem.reason.len() <= REASON && problem.reason.ends_with('…'));
+    let reason = &problem(&store).reason;
+    assert!(reason.len() <= REASON && reason.ends_with('…'));
 }
 
 #[test]
@@ -95,6 +104,87 @@ fn the_retry_delay_of_a_failed_source_grows() {
         now = retry_at;
     }
     assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60, 60]);
+}
+
+/// A failure because the object with the keys is absent.
+fn absence() -> Failure {
+    Failure {
+        is_final: true,
+        signature: Some(SignatureFault::KeysAbsent),
+        ..failure("the ConfigMap keys does not exist")
+    }
+}
+
+#[test]
+fn absent_keys_refuse_a_version_only_after_a_while() {
+    let (mut store, begin) = (ModuleStore::default(), Instant::now());
+    let key = ("uid".to_owned(), 1);
+    store.start_due(vec![version()], begin);
+    // A registry that was down for long does not delay the first retries.
+    for _ in 0..8 {
+        store.finish(&key, Err(failure("down")), begin);
+    }
+    let (mut now, mut seconds) = (begin, Vec::new());
+    loop {
+        store.finish(&key, Err(absence()), now);
+        if problem(&store).is_final {
+            break;
+        }
+        now = store.next_due().unwrap();
+        seconds.push(now.duration_since(begin).as_secs());
+        assert_eq!(store.start_due(vec![version()], now).len(), 1);
+    }
+    assert_eq!(seconds, [2, 4, 6, 8, 10, 12, 14, 15]);
+    for _ in 0..2 {
+        let retry_at = store.next_due().unwrap();
+        assert!(retry_at <= now + ABSENCE, "it is found soon");
+        now = retry_at;
+        store.start_due(vec![version()], now);
+        store.finish(&key, Err(absence()), now);
+        assert!(problem(&store).is_final, "it stays refused");
+    }
+}
+
+#[test]
+fn absent_keys_change_no_earlier_refusal() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    let key = ("uid".to_owned(), 1);
+    store.start_due(vec![version()], now);
+    let refusal = Failure {
+        is_final: true,
+        signature: Some(SignatureFault::Unsigned),
+        ..failure("no key signed it")
+    };
+    store.finish(&key, Err(refusal), now);
+    assert!(problem(&store).is_final);
+    store.finish(&key, Err(absence()), now);
+    assert!(problem(&store).is_final);
+}
+
+#[test]
+fn a_refused_signature_is_returned_once_until_the_version_is_ready() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    let key = ("uid".to_owned(), 1);
+    let unsigned = || Failure {
+        is_final: true,
+        signature: Some(SignatureFault::Unsigned),
+        ..failure("no key signed it")
+    };
+    store.start_due(vec![version()], now);
+    for other in [failure("down"), absence()] {
+        store.finish(&key, Err(other), now);
+        assert_eq!(store.take_unsigned(&key), None);
+    }
+    for _ in 0..2 {
+        store.finish(&key, Err(unsigned()), now);
+        assert_eq!(store.take_unsigned(&key), Some("no key signed it"));
+        for retried in [failure("down"), unsigned(), absence()] {
+            store.finish(&key, Err(retried), now);
+            assert_eq!(store.take_unsigned(&key), None);
+        }
+        store.finish(&key, Ok(ready(None)), now);
+        assert_eq!(store.take_unsigned(&key), None);
+    }
 }
 
 #[test]
@@ -193,10 +283,7 @@ fn the_signers_of_a_ready_version_are_checked_within_a_minute() {
     now = store.next_due().unwrap();
     store.start_checks(&desired, now);
     store.finish_check(&key, Err(failure("no key signed it")), now);
-    let Some(VersionState::Failed { problem, .. }) = store.versions.get(&key) else {
-        panic!("it has no guest");
-    };
-    assert_eq!(problem.reason, "no key signed it");
+    assert_eq!(problem(&store).reason, "no key signed it");
     let retry_at = store.next_due().unwrap();
     assert_eq!(store.start_due(desired.to_vec(), retry_at).len(), 1);
 }

@@ -10,7 +10,7 @@ use ipu_api::ipupolicy::ModuleSource;
 use super::cache_dir::{CacheDir, Written};
 use super::keys::KeyList;
 use super::shared_dir::SharedDir;
-use super::stored_module::{StoredModule, Unusable, file_names, files};
+use super::stored_module::{InvalidSignatures, StoredModule, Unusable, file_names, files};
 use super::{Fetched, Sources};
 use crate::oci::reference::is_digest;
 
@@ -24,10 +24,12 @@ impl Sources {
             keys.map(|key| key.fingerprint().to_owned()).collect()
         };
         let fingerprints: Vec<Vec<String>> = lists.iter().map(of_list).collect();
-        let verify = |read, folder: &Path| verified(read, folder, digest, lists);
+        let verify = |read, folder: &Path, invalid: &InvalidSignatures| {
+            verified(read, folder, digest, lists, invalid)
+        };
         if let Some(cache) = &self.cache {
             let read = cache.read(digest.to_owned(), fingerprints.clone()).await;
-            if let Some(fetched) = verify(read, &cache.modules()) {
+            if let Some(fetched) = verify(read, &cache.modules(), &cache.invalid_signatures) {
                 cache.touch(digest).await;
                 self.complete_shared(digest, &fetched).await;
                 return Some(fetched);
@@ -35,7 +37,7 @@ impl Sources {
         }
         let shared = self.shared.as_ref()?;
         let read = shared.read(digest.to_owned(), fingerprints).await;
-        let fetched = verify(read, shared.root())?;
+        let fetched = verify(read, shared.root(), &shared.invalid_signatures)?;
         if let Some(cache) = &self.cache {
             store_in_pod(cache, digest, &fetched).await;
         }
@@ -129,25 +131,30 @@ fn verified(
     folder: &Path,
     digest: &str,
     lists: &[KeyList],
+    invalid: &InvalidSignatures,
 ) -> Option<Fetched> {
     let path = folder.display();
-    match read {
-        Ok(stored) => match stored?.verified(digest, lists) {
-            Ok(fetched) => Some(fetched),
-            Err(error @ Unusable::Digest(_)) => {
-                tracing::warn!(%path, digest, %error, "a stored module is not used");
-                None
-            }
-            Err(error @ Unusable::Unsigned) => {
-                tracing::debug!(%path, digest, %error, "a stored module is not used");
-                None
-            }
-        },
+    let stored = match read {
+        Ok(stored) => stored?,
         Err(error) => {
             tracing::warn!(%path, digest, %error, "failed to read a stored module");
-            None
+            return None;
         }
+    };
+    let verified = stored.verified(digest, lists);
+    let is_reported = match &verified {
+        Ok(_) => {
+            invalid.remove(digest);
+            true
+        }
+        Err(Unusable::Digest(_)) => false,
+        Err(Unusable::Unsigned) => !invalid.add(digest),
+    };
+    let unreported = verified.as_ref().err().filter(|_| !is_reported);
+    if let Some(error) = unreported {
+        tracing::warn!(%path, digest, %error, "a stored module is not used");
     }
+    verified.ok()
 }
 
 async fn store_shared(shared: &SharedDir, digest: &str, fetched: &Fetched) {

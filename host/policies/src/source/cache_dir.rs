@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::stored_module::StoredModule;
+use super::stored_module::{InvalidSignatures, StoredModule};
 
 /// Size limit of the directory, in bytes, without the one module that is being compiled. The chart sets the limit of the
 /// volume to twice as much.
@@ -26,6 +26,7 @@ pub struct CacheDir {
     limit: u64,
     /// Digests of the active modules, without `sha256:`. Locked while the directory changes.
     active: Mutex<BTreeSet<String>>,
+    pub(super) invalid_signatures: InvalidSignatures,
 }
 
 /// A module or its compiled code, with the small files beside it.
@@ -53,6 +54,7 @@ impl CacheDir {
             root,
             limit,
             active: Mutex::default(),
+            invalid_signatures: InvalidSignatures::default(),
         }
     }
 

@@ -49,9 +49,10 @@ impl KeyList {
     }
 
     /// Returns the reason why a module is not loaded that none of these keys signed. A key that cannot be read may have
-    /// signed it.
+    /// signed it: first one that a retry can read, then one whose object can be created again.
     pub(super) fn refusal(self, module: String, unsigned: Unsigned) -> SourceError {
-        let problem = self.problems.into_iter().next();
+        let rank = |problem: &SourceError| (problem.is_refusal(), !problem.is_absent_object());
+        let problem = self.problems.into_iter().min_by_key(rank);
         problem.unwrap_or(SourceError::Unsigned {
             module,
             field: self.field,

@@ -1,28 +1,23 @@
 //! The folder of modules that outlives a Pod: a volume to which all replicas of both processes write at once, and
 //! others may write too. The operator works without it while it is full, read-only or unreachable.
 
+mod access;
+
 use std::collections::BTreeSet;
 use std::fs::{self, DirEntry, File, Metadata};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
-use super::stored_module::{NamedFile, StoredModule, module_of_file};
+use self::access::VolumeAccess;
+use super::regular_file::open_regular;
+use super::stored_module::{InvalidSignatures, NamedFile, StoredModule, module_of_file};
 
 /// Size limit of the modules in the folder, in bytes.
 pub const SHARED_LIMIT: u64 = 256 << 20;
-
-/// Timeout of one access. A network volume whose server is away never answers, and who waits for it has only some
-/// seconds for the registry as well. A write that takes longer goes on.
-const ACCESS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Age below which no file is removed: another replica may have written it for a policy that this one has not seen.
 /// The clocks of nodes and file servers may be an hour off.
@@ -40,9 +35,8 @@ pub struct SharedDir {
     limit: u64,
     /// Digests of the modules that IPUPolicies name, without `sha256:`. `None` while some of them are not known.
     named: Mutex<Option<BTreeSet<String>>>,
-    /// Permit of one access at a time: an access without an answer holds its thread.
-    access: Arc<Semaphore>,
-    is_stuck: AtomicBool,
+    access: VolumeAccess,
+    pub(super) invalid_signatures: InvalidSignatures,
 }
 
 impl SharedDir {
@@ -52,8 +46,8 @@ impl SharedDir {
             root,
             limit,
             named: Mutex::default(),
-            access: Arc::new(Semaphore::new(1)),
-            is_stuck: AtomicBool::new(false),
+            access: VolumeAccess::default(),
+            invalid_signatures: InvalidSignatures::default(),
         }
     }
 
@@ -71,11 +65,12 @@ impl SharedDir {
             .await
     }
 
-    /// Whether one of these files is missing.
+    /// Whether one of these files is missing, or something else has its name.
     pub(super) async fn lacks(&self, names: Vec<String>) -> io::Result<bool> {
         self.access(move |root| {
             for name in &names {
-                if !root.join(name).try_exists()? {
+                let found = ignore_not_found(fs::symlink_metadata(root.join(name)))?;
+                if !found.is_some_and(|found| found.is_file()) {
                     return Ok(true);
                 }
             }
@@ -105,41 +100,13 @@ impl SharedDir {
             .await
     }
 
-    /// Runs blocking work on the folder, within the timeout of an access.
+    /// Does blocking work on the folder.
     async fn access<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let late = || io::Error::new(ErrorKind::TimedOut, "the volume gives no answer");
-        if self.is_stuck.load(Ordering::Relaxed) && self.access.available_permits() == 0 {
-            return Err(late());
-        }
         let root = self.root.clone();
-        let mut abandoned = Abandoned(Some(&self.is_stuck));
-        let access = async {
-            let permit = self.access.clone().acquire_owned().await;
-            let permit = permit.map_err(io::Error::other)?;
-            let working = spawn_blocking(move || {
-                let _permit = permit;
-                work(&root)
-            });
-            working.await.map_err(io::Error::other)?
-        };
-        let ended = timeout(ACCESS_TIMEOUT, access).await;
-        abandoned.0 = None;
-        self.is_stuck.store(ended.is_err(), Ordering::Relaxed);
-        ended.unwrap_or_else(|_| Err(late()))
-    }
-}
-
-/// Marks the folder as stuck if its caller gives up the access first.
-struct Abandoned<'a>(Option<&'a AtomicBool>);
-
-impl Drop for Abandoned<'_> {
-    fn drop(&mut self) {
-        if let Some(is_stuck) = self.0 {
-            is_stuck.store(true, Ordering::Relaxed);
-        }
+        self.access.run(move || work(&root)).await
     }
 }
 
@@ -189,10 +156,10 @@ fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<(
                 tracing::info!(name, "removed the file of a module that no IPUPolicy names");
             }
         } else if age >= REFRESH && is_named(name, named) {
-            File::options()
-                .write(true)
-                .open(entry.path())?
-                .set_modified(now)?;
+            let opened = open_regular(File::options().write(true), &entry.path());
+            if let Some(file) = ignore_not_found(opened)? {
+                file.set_modified(now)?;
+            }
         }
         Ok(())
     })

@@ -1,15 +1,17 @@
 //! The files of a module in a folder: the module, and a signature of each key that signed it. Others may have written
 //! them, so digest and signatures are verified again.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use ipu_guest_host::{Limits, digest_of};
+use parking_lot::Mutex;
 
 use super::Fetched;
 use super::keys::KeyList;
+use super::regular_file::open_regular;
 use super::stored_signature::StoredSignature;
 use crate::oci::reference::is_digest;
 
@@ -34,6 +36,23 @@ pub(super) struct StoredModule {
     component: Vec<u8>,
     /// By the fingerprint of the key.
     signatures: BTreeMap<String, Vec<u8>>,
+}
+
+/// The modules of a folder whose invalid signatures the log has named, so that it names each once: a module is looked for
+/// again at each retry.
+#[derive(Default)]
+pub(super) struct InvalidSignatures(Mutex<BTreeSet<String>>);
+
+impl InvalidSignatures {
+    /// Adds a module, and returns whether it is new.
+    pub(super) fn add(&self, digest: &str) -> bool {
+        self.0.lock().insert(digest.to_owned())
+    }
+
+    /// Removes a module that has valid signatures.
+    pub(super) fn remove(&self, digest: &str) {
+        self.0.lock().remove(digest);
+    }
 }
 
 /// Reason why a stored module is not used.
@@ -140,17 +159,31 @@ fn signature_file(digest: &str, fingerprint: &str) -> String {
     format!("{digest}.{SIGNATURE}{key}")
 }
 
-/// Reads a regular file of at most `limit` bytes. A pipe would never end, and a link could lead to any file.
+/// Reads a regular file of at most `limit` bytes.
 fn read_bounded(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let found = match fs::symlink_metadata(path) {
+    let file = match open_regular(File::options().read(true), path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        found => found?,
+        opened => opened?,
     };
-    if !found.is_file() || found.len() > limit {
-        let problem = format!("it is no regular file of at most {limit} bytes");
+    if file.metadata()?.len() > limit {
+        let problem = format!("it has more than {limit} bytes");
         return Err(io::Error::new(ErrorKind::InvalidData, problem));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_with_invalid_signatures_is_named_once_until_they_are_valid() {
+        let invalid = InvalidSignatures::default();
+        let added = [invalid.add("a"), invalid.add("b"), invalid.add("a")];
+        assert_eq!(added, [true, true, false]);
+        invalid.remove("a");
+        assert_eq!([invalid.add("a"), invalid.add("b")], [true, false]);
+    }
 }

@@ -41,7 +41,7 @@ impl ServedCertificates {
         }
         registry.register(
             "certificate_not_before_timestamp_seconds",
-            "Time from which the served certificate of a Secret is valid, in seconds since 1970",
+            "Time from which the served certificate of a Secret, or its CA if that ends first, is valid, in seconds since 1970",
             begins,
         );
         registry.register(
@@ -55,16 +55,16 @@ impl ServedCertificates {
 type Gauges = Family<[(&'static str, String); 1], Gauge>;
 
 impl Validity {
-    /// Pure: the validity of a certificate and its intermediate certificates, until its last CA ends.
+    /// Pure: the validity of the certificate, an intermediate certificate or the last CA: of the one that ends first. Alerts
+    /// compare the rest of a lifetime with the whole. A certificate that is often renewed would hide the end of its CA.
     fn of(bundle: &CertificateBundle) -> Option<Self> {
         let chain = validities(&bundle.certificate);
+        let is_served = !chain.is_empty();
         let last_ca = validities(&bundle.ca_pem);
-        let last_ca = last_ca.iter().map(|ca| ca.not_after).max();
-        let ends = chain.iter().map(|one| one.not_after).chain(last_ca);
-        Some(Self {
-            not_before: chain.iter().map(|one| one.not_before).max()?,
-            not_after: ends.min()?,
-        })
+        let last_ca = last_ca.into_iter().max_by_key(|ca| ca.not_after);
+        let all = chain.into_iter().chain(last_ca);
+        let first = all.min_by_key(|validity| validity.not_after);
+        first.filter(|_| is_served)
     }
 }
 
@@ -125,8 +125,12 @@ mod tests {
         let [older, old] = ["2016-06-08T12:00:00Z", "2016-07-08T12:00:00Z"].map(made);
         bundle.ca_pem = format!("{}{}", old.ca_pem, older.ca_pem);
         let old_end: Timestamp = "2026-07-06T12:00:00Z".parse().unwrap();
-        let not_after = Validity::of(&bundle).unwrap().not_after;
-        assert_eq!(not_after, old_end.as_second());
+        let old_begin: Timestamp = "2016-07-08T11:00:00Z".parse().unwrap();
+        let validity = Validity {
+            not_before: old_begin.as_second(),
+            not_after: old_end.as_second(),
+        };
+        assert_eq!(Validity::of(&bundle), Some(validity));
         bundle.certificate.clear();
         assert_eq!(Validity::of(&bundle), None);
     }

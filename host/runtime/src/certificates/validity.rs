@@ -67,20 +67,20 @@ pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Action {
                 (Ok(()), Ok(()), _) => Action::Keep,
                 (Ok(()), Err(why), false) => Action::Warn(why),
                 (Err(why), _, false) => Action::Refuse(why),
-                (_, Err(why), true) | (Err(why), Ok(()), true) => renew(bundle, soon, why),
+                (_, Err(why), true) | (Err(why), Ok(()), true) => renew(bundle, now, why),
             }
         }
     }
 }
 
-/// Renews with the same CA if that is valid for long enough, otherwise issues a new one.
-fn renew(bundle: &CertificateBundle, soon: Timestamp, why: String) -> Action {
+/// Renews with the same CA if that does not end before the new certificate, otherwise issues a new one.
+fn renew(bundle: &CertificateBundle, now: Timestamp, why: String) -> Action {
     let ca = bundle
         .ca_key
         .as_deref()
         .and_then(|key| CertificateAuthority::load(&bundle.ca_pem, key).ok());
     match ca {
-        Some(ca) if ca.is_valid_at(soon) => Action::Renew(why),
+        Some(ca) if ca.outlives_certificate_of(now) => Action::Renew(why),
         _ => Action::Issue(why),
     }
 }
@@ -148,6 +148,16 @@ mod tests {
     fn a_new_ca_is_issued_before_the_old_one_expires() {
         let action = decide(&owned(made()), &names(), noon() + DAY * (10 * 365 - 20));
         assert!(matches!(action, Action::Issue(_)), "{action:?}");
+    }
+
+    #[test]
+    fn no_renewed_certificate_ends_after_its_ca() {
+        let last_renewal = noon() + DAY * (9 * 365);
+        for (at, is_kept) in [(last_renewal, true), (last_renewal + DAY, false)] {
+            let action = decide(&owned(made()), &names(), at);
+            assert_eq!(matches!(action, Action::Renew(_)), is_kept, "{action:?}");
+            assert_eq!(matches!(action, Action::Issue(_)), !is_kept, "{action:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use kube::{Client, Config};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use rcgen::{KeyPair, SigningKey};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -154,7 +156,7 @@ async fn a_new_pod_loads_a_module_from_the_volume_and_stores_it_itself() {
 #[tokio::test]
 async fn files_of_others_on_the_volume_are_refused_and_replaced() {
     type Change = fn(&Path, &KeyPair);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 8] = [
         ("another module", |volume, _| {
             fs::write(file(volume, None), b"another module").unwrap();
         }),
@@ -165,6 +167,10 @@ async fn files_of_others_on_the_volume_are_refused_and_replaced() {
             let moved = volume.join("moved");
             fs::rename(file(volume, None), &moved).unwrap();
             std::os::unix::fs::symlink(moved, file(volume, None)).unwrap();
+        }),
+        ("a pipe that nobody writes to", |volume, _| {
+            fs::remove_file(file(volume, None)).unwrap();
+            mkfifo(&file(volume, None), Mode::S_IRWXU).unwrap();
         }),
         ("no signature", |volume, signer| {
             fs::remove_file(file(volume, Some(signer))).unwrap();
@@ -222,5 +228,9 @@ async fn a_volume_that_lacks_a_module_gets_it_from_the_folder_of_a_pod() {
         fs::remove_file(&lost).unwrap();
         assert!(pod.cached(&source(MODULE, &[&signer])).await.is_some());
         assert!(lost.exists(), "{}", lost.display());
+        fs::remove_file(&lost).unwrap();
+        mkfifo(&lost, Mode::S_IRWXU).unwrap();
+        assert!(pod.cached(&source(MODULE, &[&signer])).await.is_some());
+        assert!(lost.is_file(), "a pipe is replaced: {}", lost.display());
     }
 }

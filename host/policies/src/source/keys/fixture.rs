@@ -25,7 +25,29 @@ pub(crate) const MODULE: &[u8] = b"\0asm, a module";
 pub(crate) struct World {
     pub(crate) maps: Arc<Mutex<BTreeMap<String, Value>>>,
     pub(crate) is_down: Arc<Mutex<bool>>,
+    pub(crate) requests: Requests,
     pub(crate) folder: tempfile::TempDir,
+}
+
+/// Counts the requests that the API server answers at once.
+#[derive(Clone, Default)]
+pub(crate) struct Requests(Arc<Mutex<(usize, usize)>>);
+
+impl Requests {
+    async fn count(&self) {
+        {
+            let (present, most) = &mut *self.0.lock();
+            *present += 1;
+            *most = (*most).max(*present);
+        }
+        tokio::task::yield_now().await;
+        self.0.lock().0 -= 1;
+    }
+
+    /// Returns the most requests at once.
+    pub(crate) fn most(&self) -> usize {
+        self.0.lock().1
+    }
 }
 
 impl World {
@@ -33,6 +55,7 @@ impl World {
         Self {
             maps: Arc::default(),
             is_down: Arc::default(),
+            requests: Requests::default(),
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -55,6 +78,7 @@ impl World {
 
     pub(crate) fn sources(&self, required: Value) -> Sources {
         let (maps, is_down) = (self.maps.clone(), self.is_down.clone());
+        let requests = self.requests.clone();
         let service = service_fn(move |request: Request<Body>| {
             let name = request.uri().path().rsplit('/').next().map(str::to_owned);
             let found = name.and_then(|name| maps.lock().get(&name).cloned());
@@ -65,7 +89,11 @@ impl World {
             };
             let response = Response::builder().status(status);
             let response = response.body(Body::from(body.to_string().into_bytes()));
-            async { Ok::<_, BoxError>(response.unwrap()) }
+            let requests = requests.clone();
+            async move {
+                requests.count().await;
+                Ok::<_, BoxError>(response.unwrap())
+            }
         });
         let folder = self.folder.path().to_owned();
         Sources {

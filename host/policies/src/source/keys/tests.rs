@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::fixture::{MODULE, World, key, module, pem, signature};
 use super::*;
-use crate::source::Fetched;
 use crate::source::stored_signature::StoredSignature;
+use crate::source::{Fetched, SignatureFault};
 
 /// Checks the keys of one module alone.
 async fn trust(sources: &Sources, signers: &Signers) -> Trust {
@@ -115,6 +115,8 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
         panic!("the ConfigMap does not exist");
     };
     assert!(reason.contains("the ConfigMap keys"), "{reason}");
+    let error = sources.fetch(&module()).await.unwrap_err();
+    assert_eq!(error.signature_fault(), Some(SignatureFault::KeysAbsent));
     let reason = refused(&sources).await;
     for part in [
         "policies.requiredKeys[0] cannot be used",
@@ -126,6 +128,22 @@ async fn a_key_that_its_config_map_no_longer_holds_does_not_count() {
     world.put_signed(&json!({"data": {"x.wasm.sig": signature(&other)}}));
     let signers = sources.fetch(&module()).await.unwrap().signers();
     assert_eq!(trust(&sources, &signers).await, Trust::Kept);
+}
+
+#[tokio::test]
+async fn a_key_that_can_appear_again_decides_about_the_refusal() {
+    let (world, signer) = (World::new(), key());
+    let named = |name: &str| json!({"configMap": {"name": name, "key": "pub"}});
+    let sources = world.sources(json!([named("without"), named("absent"), named("without")]));
+    world.put("without", &json!({"data": {}}));
+    world.put_signed(&json!({"data": {"x.wasm.sig": signature(&signer)}}));
+    let fault = async || {
+        let error = sources.fetch(&module()).await.unwrap_err();
+        error.signature_fault()
+    };
+    assert_eq!(fault().await, Some(SignatureFault::KeysAbsent));
+    world.put("absent", &json!({"data": {}}));
+    assert_eq!(fault().await, Some(SignatureFault::Unsigned));
 }
 
 #[tokio::test]

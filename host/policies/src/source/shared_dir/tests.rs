@@ -1,6 +1,4 @@
-//! The folder that several replicas share: writes at once, removal, limit, and a volume without an answer.
-
-use std::sync::mpsc;
+//! The folder that several replicas share: writes at once, removal, and limit.
 
 use futures::future::join_all;
 use ipu_guest_host::digest_of;
@@ -107,28 +105,6 @@ async fn a_full_folder_loses_unnamed_modules_and_refuses_more() {
     age(&path(2));
     shared.store(vec![module(4, 100)]).await.unwrap();
     assert!(!path(2).exists() && path(3).exists() && path(4).exists());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_volume_without_an_answer_delays_only_the_first_access() {
-    let folder = tempfile::tempdir().unwrap();
-    let shared = SharedDir::new(folder.path().to_owned(), 1 << 20);
-    let (answer, waiting) = mpsc::channel::<()>();
-    let hanging = shared.access(move |_| {
-        // It ends when the test drops the sender.
-        let _ = waiting.recv();
-        Ok(())
-    });
-    let (hung, ()) = tokio::join!(hanging, tokio::time::advance(ACCESS_TIMEOUT * 2));
-    assert_eq!(hung.unwrap_err().kind(), ErrorKind::TimedOut);
-    let next = shared.read(digest(1), Vec::new()).await;
-    assert_eq!(
-        next.err().map(|error| error.kind()),
-        Some(ErrorKind::TimedOut)
-    );
-    drop(answer);
-    drop(shared.access.acquire().await.unwrap());
-    assert!(shared.read(digest(1), Vec::new()).await.unwrap().is_none());
 }
 
 #[test]
