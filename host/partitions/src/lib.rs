@@ -30,6 +30,7 @@ mod controller_summary;
 pub(crate) mod cooperative_env;
 #[cfg(any(test, feature = "fuzzing"))]
 mod crd_schema;
+mod duplicates;
 mod evaluate;
 mod events;
 pub mod eviction;

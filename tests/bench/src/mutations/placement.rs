@@ -16,6 +16,14 @@ const PLACES_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
+/// The tests of controllers under two names.
+const DUPLICATES_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "duplicates::",
+    bound: None,
+});
+
+const DUPLICATES: &str = "host/partitions/src/duplicates.rs";
 const CONTROLLER_PLACES: &str = "host/partitions/src/controller_places.rs";
 const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
 const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
@@ -74,5 +82,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "if there.taken >= left.max(OWN) {",
         instead: "if left == 0 && there.taken >= OWN {",
         found_by: PLACES_TESTS,
+    },
+    Mutation {
+        name: "a second name of a controller is another controller while it is empty",
+        file: DUPLICATES,
+        text: "let differs = has_ids && list.ids.is_some();",
+        instead: "let differs = has_ids || list.ids.is_some();",
+        found_by: DUPLICATES_TESTS,
     },
 ];
