@@ -104,15 +104,13 @@ pub async fn run_with(
     let scope = options.release.scope.clone();
     let (watched, watch) = watched(namespaces.clone(), scope.clone());
     let (objects, object_watch) = controller_objects::controller_objects(registry.clone());
+    let settings = settings(&options, &client).await?;
+    let pool = ControllerPool::new(registry.clone(), nodes, watched.clone());
     let shared = Shared {
         client: client.clone(),
-        pool: Arc::new(ControllerPool::new(
-            registry.clone(),
-            nodes,
-            watched.clone(),
-        )),
+        pool: Arc::new(pool.comparing(settings.identity.clone())),
         guests: ActivePolicies::new(policies),
-        settings: settings(&options, &client).await?,
+        settings,
         watched,
         namespaces,
         scope,

@@ -30,3 +30,4 @@ mod reset;
 mod scale;
 mod scope;
 mod stuck;
+mod two_names;

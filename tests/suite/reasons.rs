@@ -14,7 +14,7 @@ const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
 /// Words that are no reason of the operator: kinds, actions of events, types and states of conditions, and reasons of
 /// Kubernetes and Kueue.
 const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy ContainerCreating \
-    Create Delete DisruptionTarget Drained End Error Failure False FieldValueInvalid Fields IPUJob \
+    Create Delete DisruptionTarget Drained Duplicate End Error Failure False FieldValueInvalid Fields IPUJob \
     InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NoExecute NoSchedule Node NodeAffinity \
     NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode ObserveServiceAccount OutOf PartialEq \
     Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \

@@ -79,8 +79,8 @@ pub struct VIPUControllerSpec {
 pub struct VIPUControllerStatus {
     /// `host:port`.
     pub address: String,
-    /// Summary of the state, in the form of `kubectl get nodes`: `Ready`, `NotReady` or `Unlisted`, with `,Cordoned` or
-    /// `,Draining`.
+    /// Summary of the state, in the form of `kubectl get nodes`: `Ready`, `NotReady`, `Unlisted` or `Duplicate`, with
+    /// `,Cordoned` or `,Draining`.
     pub summary: String,
     /// Key of the label of the nodes that reach it.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
+use ipu_api::naming::Identity;
 use ipu_guest_host::model::ControllerView;
 use parking_lot::Mutex;
 use vipu_client::controllers;
@@ -18,6 +19,7 @@ use vipu_client::{Inventories, Registry, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
+use super::duplicates::Duplicates;
 use super::inventory_view::with_inventory;
 use super::known_sizes::KnownSizes;
 use super::nodes::Nodes;
@@ -60,6 +62,9 @@ pub struct ControllerPool {
     failure_log: Mutex<FailureLog>,
     refusals: Mutex<Refusals>,
     sizes: Mutex<KnownSizes>,
+    /// Marks the partitions of the operator. `None`: controllers are not compared.
+    identity: Option<Identity>,
+    duplicates: Mutex<Duplicates>,
 }
 
 impl ControllerPool {
@@ -73,8 +78,17 @@ impl ControllerPool {
             failure_log: Mutex::default(),
             refusals: Mutex::default(),
             sizes: Mutex::default(),
+            identity: None,
+            duplicates: Mutex::default(),
             registry,
         }
+    }
+
+    /// The same pool, which finds controllers that are in the list under two names, by the partitions of this mark.
+    #[must_use]
+    pub fn comparing(self, identity: Identity) -> Self {
+        let identity = Some(identity);
+        ControllerPool { identity, ..self }
     }
 
     /// The registry.
@@ -276,9 +290,14 @@ impl ControllerPool {
             .expecting(self.known_sizes(), self.list_problem())
     }
 
-    /// The reports of the controllers of the list, in its order, with version and partitions.
+    /// The reports of the controllers of the list, in its order, with version and partitions. One under a second name is
+    /// left out.
     pub async fn reports(&self) -> Vec<Report> {
-        let reports = self.inventories.all(AGE).await.into_iter();
+        let reports = self.inventories.all(AGE).await;
+        self.find_duplicates(&reports);
+        let known = self.registry.known();
+        let is_first = |report: &Report| !known.duplicates.contains_key(&report.controller.name);
+        let reports = reports.into_iter().filter(is_first);
         let reports = reports.map(|report| self.confirmed(report));
         futures::future::join_all(reports).await
     }

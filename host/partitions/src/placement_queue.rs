@@ -42,6 +42,8 @@ pub(crate) enum Ended {
     Well,
     /// The object was changed meanwhile.
     Conflict,
+    /// Before the request of the partition, because its controller is called by too many reconciles.
+    Postponed,
     /// With an error.
     Failed,
 }

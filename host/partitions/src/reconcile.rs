@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::{ControllerRef, PartitionOwner};
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, PartitionOwner};
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
@@ -14,6 +14,7 @@ use tracing::{Instrument, Span};
 
 use super::cache::Guarded;
 use super::context::Context;
+use super::controller_places::Place;
 use super::execute::{self, ExecuteError, Outcome};
 use super::placement_queue::Ended;
 use super::requeue;
@@ -103,8 +104,7 @@ async fn advance(
         .queue_state
         .requests()
         .begin_reconcile(Uid::of(&uid));
-    let mut steps = Steps::default();
-    let mut shown = None;
+    let (mut steps, mut shown, mut place) = (Steps::default(), None, None);
     loop {
         let step = if let Some(status) = shown.take() {
             Step::Write(Box::new(status))
@@ -113,8 +113,12 @@ async fn advance(
             steps.next(&partition, &context.settings, current, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
-        let has_written = steps.has_worked();
-        match execute::execute(context, (&partition, has_written), step, slot).await? {
+        if !has_place(context, &partition, &step, &mut place) {
+            context.end_request(&partition, Ended::Postponed);
+            // When another reconcile ends, its place triggers the next one of this partition.
+            return Ok(requeue::delay(Requeue::ForCapacity, 0));
+        }
+        match execute::execute(context, (&partition, steps.has_worked()), step, slot).await? {
             Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
                 shown = status.and_then(|status| context.pool.shown(status, &observation));
@@ -139,6 +143,30 @@ async fn advance(
             }
         }
     }
+}
+
+/// Whether the reconcile has a place of the controller that this step calls. It keeps its last place until it ends.
+fn has_place(
+    context: &Context,
+    partition: &IPUPartition,
+    step: &Step,
+    place: &mut Option<Place>,
+) -> bool {
+    let Some(controller) = step.controller(partition, &context.pool.cordons()) else {
+        return true;
+    };
+    let name = partition.name_any();
+    if !place.as_ref().is_some_and(|held| held.is_of(controller)) {
+        *place = context.places.take(controller, &name.as_str().into());
+    }
+    if place.is_none() {
+        tracing::debug!(
+            partition = name,
+            controller,
+            "too many reconciles call the controller; postponed"
+        );
+    }
+    place.is_some()
 }
 
 /// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use ipu_api::naming::Identity;
+use vipu_client::cordon::CordonStates;
 
+use super::eviction::{self, RequiredData};
 use super::observations::Intent;
 
 /// One step.
@@ -42,6 +44,38 @@ pub enum Step {
     },
     /// Nothing is left to do for now.
     Done(Requeue),
+}
+
+impl Step {
+    /// The name of the controller that this step of `partition` calls, or the step after it. An intent is recorded once
+    /// its call can follow.
+    pub(super) fn controller<'a>(
+        &'a self,
+        partition: &'a IPUPartition,
+        cordons: &CordonStates,
+    ) -> Option<&'a str> {
+        let attempt = match self {
+            Step::Record(status, Intent::Create(id) | Intent::Reset(id)) => {
+                status.attempts.iter().find(|attempt| attempt.id == *id)?
+            }
+            Step::Create(attempt)
+            | Step::ReadState(attempt)
+            | Step::Remove { attempt, .. }
+            | Step::Reset(attempt) => attempt,
+            // It reads all controllers, and only for a partition on a drained one.
+            Step::EvaluateEviction => match eviction::required_data(partition, cordons) {
+                RequiredData::Everything(controller) => return Some(controller),
+                RequiredData::Siblings | RequiredData::Nothing => return None,
+            },
+            Step::AddFinalizer
+            | Step::Write(_)
+            | Step::CountUsers(_)
+            | Step::Place
+            | Step::RemoveFinalizer { .. }
+            | Step::Done(_) => return None,
+        };
+        Some(&attempt.controller.name)
+    }
 }
 
 /// Requeue delay, unless an event arrives before.

@@ -66,10 +66,11 @@ impl Inventories {
         }
     }
 
-    /// Every listed controller in order, each read at most `max_age` ago. It takes as long as the slowest controller.
+    /// Every listed controller in order, also under a second name, each read at most `max_age` ago. It takes as long as
+    /// the slowest controller.
     pub async fn all(&self, max_age: Duration) -> Vec<Report> {
         let known = self.listed();
-        let reports = known.entries.iter().map(|entry| self.of(entry, max_age));
+        let reports = known.listed.iter().map(|entry| self.of(entry, max_age));
         futures::future::join_all(reports).await
     }
 
@@ -174,8 +175,8 @@ impl Inventories {
     fn listed(&self) -> Arc<Known> {
         let known = self.registry.known();
         let mut caches = self.caches.lock();
-        if caches.len() > known.entries.len() {
-            let listed: HashSet<_> = known.entries.iter().map(|entry| &entry.name).collect();
+        if caches.len() > known.listed.len() {
+            let listed: HashSet<_> = known.listed.iter().map(|entry| &entry.name).collect();
             caches.retain(|name, _| listed.contains(name));
         }
         known

@@ -24,6 +24,10 @@ use super::replies::Replies;
 pub struct Known {
     /// The controllers in the order in which the operator tries them.
     pub entries: Vec<ControllerRef>,
+    /// All entries of the list: `entries`, and those that name one of them a second time.
+    pub listed: Vec<ControllerRef>,
+    /// The second names of controllers in the list, each with the first one. They count as renamed.
+    pub duplicates: BTreeMap<String, String>,
     /// By name of a listed controller: where partitions are created. Missing: the controller chooses.
     pub scopes: BTreeMap<String, CreateScope>,
     /// The cordoned controllers, listed or not.
@@ -136,7 +140,7 @@ impl Registry {
     fn take(&self, object: Option<&ConfigMap>) {
         let requests = self.cordon_requests.lock();
         let before = self.known();
-        let mut known = read(&before, object);
+        let mut known = read(&before, object).without(&before.duplicates);
         known.cordons = cordon::states(&requests, &known.entries);
         if known == *before {
             return;
@@ -144,7 +148,29 @@ impl Registry {
         report(&known);
         self.clients
             .lock()
-            .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
+            .retain(|name, _| known.listed.iter().any(|entry| entry.name == *name));
+        self.known.send_replace(Arc::new(known));
+    }
+
+    /// Leaves out the controllers of the list that are in it under another name before, each with that name.
+    pub fn set_duplicates(&self, duplicates: &BTreeMap<String, String>) {
+        let requests = self.cordon_requests.lock();
+        let before = self.known();
+        let mut known = Known::clone(&before).without(duplicates);
+        if known == *before {
+            return;
+        }
+        for (second, first) in &known.duplicates {
+            if !before.duplicates.contains_key(second) {
+                tracing::warn!(
+                    first,
+                    second,
+                    "two entries of the list of controllers are one V-IPU controller, and only the first one counts; \
+                     remove the second one from {KEY}"
+                );
+            }
+        }
+        known.cordons = cordon::states(&requests, &known.entries);
         self.known.send_replace(Arc::new(known));
     }
 
@@ -162,6 +188,34 @@ impl Registry {
             cordons,
             ..Known::clone(&before)
         }));
+    }
+}
+
+impl Known {
+    /// The same list without these second names, as far as both names are in it.
+    fn without(mut self, duplicates: &BTreeMap<String, String>) -> Self {
+        let position = |name: &String| self.listed.iter().position(|entry| entry.name == *name);
+        let is_second = |(second, first): &(&String, &String)| {
+            let counts = !duplicates.contains_key(*first);
+            let positions = position(first).zip(position(second));
+            counts && positions.is_some_and(|(earlier, later)| earlier < later)
+        };
+        let current = duplicates.iter().filter(is_second);
+        let current = current.map(|(second, first)| (second.clone(), first.clone()));
+        let current: BTreeMap<String, String> = current.collect();
+        let is_first = |entry: &&ControllerRef| !current.contains_key(&entry.name);
+        self.entries = self.listed.iter().filter(is_first).cloned().collect();
+        // An admin renames no controller that is still in the list.
+        let renamed = &mut self.departed.renamed;
+        renamed.retain(|name, _| !self.duplicates.contains_key(name));
+        for (second, first) in &current {
+            let mut entries = self.entries.iter();
+            if let Some(entry) = entries.find(|entry| entry.name == *first) {
+                renamed.insert(second.clone(), entry.clone());
+            }
+        }
+        self.duplicates = current;
+        self
     }
 }
 
@@ -186,12 +240,14 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
             let former = cordon::former_entries(|key| value(key).flatten());
             list.problems.extend(former);
             Known {
-                entries: list.entries,
+                entries: list.entries.clone(),
+                listed: list.entries,
+                duplicates: BTreeMap::new(),
                 scopes: list.scopes,
                 departed,
                 problems: list.problems,
                 source: Source::Current,
-                ..before.clone()
+                cordons: before.cordons.clone(),
             }
         }
         Some(None) => Known {

@@ -54,6 +54,8 @@ pub(crate) struct Fixture {
     pub(crate) port: u16,
     /// Backfill limit in seconds, read when a proxy starts.
     pub(crate) backfill_limit: u64,
+    /// Deadline of changes on V-IPU controllers in seconds, read when a proxy starts.
+    pub(crate) vipu_timeout: u64,
     /// Namespace of the release, read when a proxy starts.
     pub(crate) namespace: String,
     /// Namespaces whose partitions are served, read when a proxy starts.
@@ -99,6 +101,7 @@ impl Fixture {
             pods,
             port: free_port(),
             backfill_limit: 600,
+            vipu_timeout: 60,
             namespace: NAMESPACE.to_owned(),
             scope: Scope::Cluster,
             policy: None,
@@ -219,7 +222,7 @@ impl Fixture {
             },
             controllers_configmap: None,
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
-            vipu_timeout_seconds: 60,
+            vipu_timeout_seconds: self.vipu_timeout,
             backfill_limit_seconds: self.backfill_limit,
             advertise: true,
             access: AuthOptions::default(),

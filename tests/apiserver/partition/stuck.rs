@@ -12,6 +12,20 @@ use super::fixture::{Fixture, controller};
 /// More partitions than reconciles have slots.
 const PARTITIONS: usize = 70;
 
+impl Fixture {
+    /// Waits until so many partitions are ready, by one list at a time: hundreds of watchers would be a load.
+    async fn once_ready(&self, count: usize) {
+        eventually(&format!("{count} partitions are ready"), async || {
+            let all = self.partitions().list(&ListParams::default()).await;
+            let all = all.unwrap().items.into_iter();
+            let phases = all.filter_map(|one| one.status.map(|status| status.phase));
+            let ready = phases.filter(|phase| *phase == PartitionPhase::Ready);
+            Seen::when(ready.count(), |ready| *ready == count)
+        })
+        .await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn removals_without_an_answer_do_not_stop_the_partitions_of_others() {
     let mut fixture = Fixture::without_proxy(&[128, 64]).await;
@@ -57,6 +71,63 @@ async fn removals_without_an_answer_do_not_stop_the_partitions_of_others() {
     fixture.pods[0].server.clear();
     fixture.start_proxy().await;
     join_all(stuck.iter().map(|one| fixture.once_gone(one))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn controllers_without_an_answer_do_not_stop_the_partitions_of_others() {
+    let mut fixture = Fixture::without_proxy(&[256, 256, 256, 64]).await;
+    // No call ends before the test.
+    fixture.vipu_timeout = 3_600;
+    let (slow, quick): (Vec<_>, Vec<_>) = (0..4).partition(|pod| *pod < 3);
+    let of_list = slow.iter().map(|pod| &fixture.pods[*pod]);
+    fixture.list_controllers(&of_list.collect::<Vec<_>>()).await;
+    fixture.start_proxy().await;
+    // More than those that a common limit of 512 would let wait, and the slots of all reconciles.
+    let names = (0..600).map(|index| format!("stuck-{index}"));
+    let stuck = join_all(names.map(async |name| fixture.request(&name, 1).await)).await;
+    fixture.once_ready(stuck.len()).await;
+    fixture
+        .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
+        .await;
+    for pod in &slow {
+        fixture.pods[*pod].server.order(Order {
+            lose_reply: Some(LostReply::Hang),
+            ..Order::on(Method::RemovePartition)
+        });
+    }
+    join_all(stuck.iter().map(|one| fixture.delete(one))).await;
+    let removals = || {
+        slow.iter()
+            .map(|pod| fixture.calls(*pod, Method::RemovePartition))
+    };
+    eventually("each controller has many removals that wait", async || {
+        Seen::when(removals().collect::<Vec<_>>(), |calls| {
+            calls.iter().all(|of_pod| *of_pod >= 32)
+        })
+    })
+    .await;
+    let other = fixture.request("other", 64).await;
+    let other = fixture.once_in(&other, PartitionPhase::Ready).await;
+    assert_eq!(
+        controller(&other),
+        fixture.pods[quick[0]].address.to_string()
+    );
+    let left = fixture.partitions().list(&ListParams::default()).await;
+    assert_eq!(
+        left.unwrap().items.len(),
+        stuck.len() + 1,
+        "no call has ended"
+    );
+    fixture.kill_proxy().await;
+    for pod in &slow {
+        fixture.pods[*pod].server.clear();
+    }
+    fixture.start_proxy().await;
+    eventually("only the other partition is left", async || {
+        let left = fixture.partitions().list(&ListParams::default()).await;
+        Seen::when(left.unwrap().items.len(), |count| *count == 1)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

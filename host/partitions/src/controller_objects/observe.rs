@@ -15,8 +15,8 @@ use crate::controller_pool::ControllerState;
 use crate::controller_summary::{self, OursByController, Summary};
 use crate::queue::Assigned;
 
-/// State of the listed controllers, and of unlisted ones that certainly or possibly have partitions of this release, or
-/// whose object this release manages.
+/// State of the listed controllers, also under a second name, and of unlisted ones that certainly or possibly have
+/// partitions of this release, or whose object this release manages.
 pub(super) async fn observe(
     context: &Context,
     objects: &BTreeMap<String, Object>,
@@ -34,6 +34,7 @@ pub(super) async fn observe(
         let of_release: BTreeSet<String> = of_release.map(str::to_owned).collect();
         (of_all, unsettled, of_release)
     });
+    let known = pool.registry().known();
     let count = |all: &OursByController, address: &str| {
         let here = all.get(address);
         here.map_or(0, |ours| ours.partitions)
@@ -43,6 +44,7 @@ pub(super) async fn observe(
         partitions: count(&of_all, &summary.name),
         unsettled: count(&unsettled, &summary.name),
         is_used: of_release.contains(&summary.name),
+        duplicate_of: None,
         listed: Some(Listed {
             nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
             last_failure: pool.last_failure(&summary.name),
@@ -57,6 +59,7 @@ pub(super) async fn observe(
     let is_address = |name: &String| controllers::unlisted(name).is_some();
     let left: BTreeSet<String> = plan::addresses(objects, release)
         .chain(of_release.iter())
+        .chain(known.duplicates.keys())
         .filter(|name| !is_listed(name) && is_address(name))
         .cloned()
         .collect();
@@ -64,6 +67,7 @@ pub(super) async fn observe(
         partitions: count(&of_all, &address),
         unsettled: count(&unsettled, &address),
         is_used: of_release.contains(&address),
+        duplicate_of: known.duplicates.get(&address).cloned(),
         address,
         listed: None,
     }));

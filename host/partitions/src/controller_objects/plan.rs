@@ -195,7 +195,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
 /// Whether a controller has an object with the current list. The object of an unlisted controller without partitions
 /// stays only while it is needed. An outdated list decides nothing.
 fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
-    if observed.listed.is_some() || observed.is_used {
+    if observed.listed.is_some() || observed.is_used || observed.duplicate_of.is_some() {
         return true;
     }
     let object = facts.objects.get(name);

@@ -6,6 +6,7 @@ use ipu_api::vipu_controller::{ControllerFailures, ControllerIpus, VIPUControlle
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
+use vipu_client::controllers::KEY;
 use vipu_client::cordon::CordonState;
 
 use super::fit::Fit;
@@ -31,7 +32,9 @@ pub(super) struct Observed {
     pub unsettled: usize,
     /// Whether partitions of this release are on it, or may be.
     pub is_used: bool,
-    /// State of a listed controller. `None`: it has left the list.
+    /// The first name of the controller in the list, if this is a second one.
+    pub duplicate_of: Option<String>,
+    /// State of a listed controller. `None`: it has left the list, or counts under its first name.
     pub listed: Option<Listed>,
 }
 
@@ -83,6 +86,10 @@ pub(super) fn desired(
         // Nothing is placed there any more.
         status.ipus.largest_free = 0;
         status.free_ipus = None;
+        if observed.duplicate_of.is_some() {
+            // A sum over all objects counts each IPU once.
+            (status.ipus, status.other_partitions) = (ControllerIpus::default(), 0);
+        }
         set_fit(&mut status, &Fit::default());
     }
     status.summary = summary(observed, spec.cordon_state);
@@ -198,6 +205,7 @@ fn set_fit(status: &mut VIPUControllerStatus, fit: &Fit) {
 /// The state in words, as `kubectl get nodes` shows it.
 fn summary(observed: &Observed, cordon_state: Option<CordonState>) -> String {
     let state = match &observed.listed {
+        None if observed.duplicate_of.is_some() => "Duplicate",
         None => "Unlisted",
         Some(listed) if listed.summary.reachable => "Ready",
         Some(_) => "NotReady",
@@ -222,8 +230,14 @@ fn conditions(
         now: whole_seconds(now),
     };
     let not_listed = |type_: &str| {
-        let message = why_kept(observed, spec.cordon_state).to_owned();
-        conditions.renewed_condition(type_, false, "ControllerNotListed", message)
+        let (reason, message) = match &observed.duplicate_of {
+            Some(first) => ("SecondName", second_name(&observed.address, first)),
+            None => (
+                "ControllerNotListed",
+                why_kept(observed, spec.cordon_state).to_owned(),
+            ),
+        };
+        conditions.renewed_condition(type_, false, reason, message)
     };
     let ready = match observed
         .listed
@@ -248,7 +262,11 @@ fn conditions(
         ),
     };
     let is_draining = spec.cordon_state == Some(CordonState::Draining);
-    let drained = is_draining.then(|| conditions.drained(observed));
+    let drained = is_draining.then(|| match observed.duplicate_of {
+        // Its partitions are counted under the first name, so nobody may take it for empty.
+        Some(_) => not_listed(DRAINED),
+        None => conditions.drained(observed),
+    });
     [ready, listed].into_iter().chain(drained).collect()
 }
 
@@ -288,6 +306,15 @@ impl Conditions<'_> {
             self.renewed_condition(DRAINED, false, "PartitionsLeft", message)
         }
     }
+}
+
+/// The message of an entry of the list that names a controller a second time.
+fn second_name(address: &str, first: &str) -> String {
+    format!(
+        "{address} and {first} in the list of V-IPU controllers are one V-IPU controller: both list the same partitions \
+         of the operator. Only {first} counts, because it comes first, and a cordon or drain of {address} has no effect; remove \
+         the entry of {address} from {KEY} in the ConfigMap of the list (global.vipuControllers of the chart)"
+    )
 }
 
 /// Reason why a controller that is not in the list still has an object.

@@ -1,8 +1,10 @@
 //! What the pool remembers of its controllers for later decisions: failures, refused sizes, and numbers of IPUs.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionSpec};
+use ipu_api::uid::Uid;
 use ipu_guest_host::model::ControllerView;
 use jiff::Timestamp;
 use parking_lot::MutexGuard;
@@ -13,6 +15,7 @@ use vipu_client::registry::{Known, Source};
 use vipu_client::{Lookup, VipuClient};
 
 use super::ControllerPool;
+use crate::duplicates::ListedIds;
 use crate::placement_request::request::shortened;
 use crate::refusals::{self, Refused, StandingRefusals};
 
@@ -71,6 +74,29 @@ impl ControllerPool {
         }
         let total = inventory.map(|inventory| inventory.total);
         self.sizes.lock().listed(name, total, Timestamp::now());
+    }
+
+    /// Finds the controllers that are in the list under two names, by the partitions in these reports.
+    pub(super) fn find_duplicates(&self, reports: &[Report]) {
+        let Some(identity) = &self.identity else {
+            return;
+        };
+        let now = Instant::now();
+        let mut duplicates = self.duplicates.lock();
+        let names = reports.iter().map(|report| &*report.controller.name);
+        if !duplicates.is_due(names, now) {
+            return;
+        }
+        let lists = reports.iter().map(|report| ListedIds {
+            name: &report.controller.name,
+            ids: report.inventory.as_ref().ok().map(|inventory| {
+                let listed = inventory.partitions.iter();
+                let of_operator = listed.filter(|one| identity.marks(&one.id));
+                of_operator.map(|one| Uid::of(&one.id)).collect()
+            }),
+        });
+        let found = duplicates.compare(&lists.collect::<Vec<_>>(), now);
+        self.registry.set_duplicates(&found);
     }
 
     /// Notes the number of IPUs of a listed controller, as the leader before has seen it.

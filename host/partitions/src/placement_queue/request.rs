@@ -137,7 +137,7 @@ impl Request {
         match ended {
             Ended::Well if self.is_needed => self.failures = 0,
             Ended::Well => return false,
-            Ended::Conflict => {}
+            Ended::Conflict | Ended::Postponed => {}
             Ended::Failed => self.failures = self.failures.saturating_add(1),
         }
         self.is_needed = self.failures < FAILURES_MAX;

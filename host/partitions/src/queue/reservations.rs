@@ -13,16 +13,22 @@
 //! never be served must not stop a cluster. For the same reason, if all controllers that suit a request would be
 //! reserved, for example the only one, they are reserved for half of the time only.
 //!
+//! The controllers that suit a request have a share of their own, of one at least: a request that only one busy
+//! controller suits must not keep all others waiting. Such shares add up, and one request for each controller would
+//! reserve all of them. Therefore requests that only some controllers suit because of their nodes also have one share
+//! together, of all controllers of their size, for the earliest of them. They do not use up the share of a request that
+//! all of these controllers suit, which is served in the end whatever is requested of single controllers.
+//!
 //! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
 //! Nothing else would end their wait: on an empty controller, all IPUs are adjacent.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_guest_host::model::ControllerView;
 
 use super::holder;
-use super::order::QueueEntry;
+use super::order::{QueueEntry, suits};
 use super::wait::Wait;
 
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
@@ -31,9 +37,10 @@ const SHARE: usize = 8;
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    /// Number of controllers that are reserved for requests that the same controllers suit. Others have a share of
-    /// their own: a request that only one busy controller suits must not keep all others waiting.
+    /// Number of controllers that are reserved for requests that the same controllers suit.
     taken: BTreeMap<Vec<usize>, usize>,
+    /// The controllers that are reserved for requests that only some controllers of their size suit.
+    taken_by_bound: BTreeSet<usize>,
 }
 
 impl Reservations {
@@ -47,16 +54,29 @@ impl Reservations {
         views: &mut [ControllerView],
         reserved: &mut BTreeMap<String, String>,
     ) -> bool {
-        let numbered = views.iter().enumerate();
-        let suited = numbered.filter(|(_, view)| earlier.suits(view));
-        let suited: Vec<usize> = suited.map(|(index, _)| index).collect();
+        let suited = indices(views, |view| earlier.suits(view));
+        let of_size = indices(views, |view| suits(view, earlier.ipus, &BTreeMap::new()));
+        let is_bound = suited.len() < of_size.len();
         let taken = self.taken.get(&suited).copied();
-        let most = share(wait, suited.len()).saturating_sub(taken.unwrap_or(0));
-        let chosen = chosen(earlier, wait, &suited, views, (most, taken.is_none()));
+        let mut most = share(wait, suited.len()).saturating_sub(taken.unwrap_or(0));
+        let mut is_earliest = taken.is_none();
+        if is_bound {
+            let taken_by_bound = of_size
+                .iter()
+                .filter(|&index| self.taken_by_bound.contains(index))
+                .count();
+            let left = share(wait, of_size.len()).saturating_sub(taken_by_bound);
+            most = most.min(left);
+            is_earliest &= left > 0;
+        }
+        let chosen = chosen(earlier, wait, &suited, views, (most, is_earliest));
         let is_others_turn = chosen.len() == suited.len() && !wait.may_have_all();
         *self.taken.entry(suited).or_default() += chosen.len();
         if is_others_turn {
             return false;
+        }
+        if is_bound {
+            self.taken_by_bound.extend(&chosen);
         }
         for &index in &chosen {
             let view = &mut views[index];
@@ -66,6 +86,13 @@ impl Reservations {
         }
         !chosen.is_empty()
     }
+}
+
+/// The indices of the controllers for which this holds.
+fn indices(views: &[ControllerView], holds: impl Fn(&ControllerView) -> bool) -> Vec<usize> {
+    let numbered = views.iter().enumerate();
+    let found = numbered.filter(|(_, view)| holds(view));
+    found.map(|(index, _)| index).collect()
 }
 
 /// The controllers that are reserved for a request: at most `most`, and as many as a gang needs if it is the earliest.

@@ -5,14 +5,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Maximum number of reconciles of a queue that wait outside their slots.
-const OUTSIDE_MAX: usize = 512;
-
 /// The slots of one queue.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     free: Arc<Semaphore>,
-    outside: Arc<Semaphore>,
 }
 
 /// The slot of a reconcile. The queue has it, too, until the reconcile ends.
@@ -28,7 +24,6 @@ impl Slots {
     pub(super) fn closed() -> Self {
         Self {
             free: Arc::new(Semaphore::new(0)),
-            outside: Arc::new(Semaphore::new(OUTSIDE_MAX)),
         }
     }
 
@@ -62,13 +57,10 @@ impl Slots {
 
 impl Slot {
     /// Waits for something that may take minutes, and leaves the slot to other reconciles meanwhile. The reconcile of this key
-    /// goes on, so no other one of the key begins. If too many wait like this, it keeps its slot.
+    /// goes on, so no other one of the key begins. The caller bounds how many wait like this.
     ///
     /// A reconcile waits for one such future at a time, and to its end: if it drops the future, it has no slot.
     pub async fn outside<T>(&self, waiting: impl Future<Output = T>) -> T {
-        let Ok(_outside) = Arc::clone(&self.slots.outside).try_acquire_owned() else {
-            return waiting.await;
-        };
         *self.permit.lock() = None;
         let result = waiting.await;
         let permit = self.slots.permit().await;

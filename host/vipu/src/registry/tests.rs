@@ -209,3 +209,41 @@ async fn credentials_go_only_where_the_name_of_a_controller_says() {
         assert!(reason.contains(&format!("{host}:{port}")), "{reason}");
     }
 }
+
+#[tokio::test]
+async fn a_second_name_in_the_list_counts_as_renamed() {
+    let registry = Registry::new(Deadlines::default());
+    let list = |text: &str| registry.take(Some(&listed(text)));
+    let renamed = || {
+        let known = registry.known();
+        let renamed = known.departed.renamed.iter();
+        let renamed = renamed.map(|(second, first)| format!("{second}={}", first.name));
+        renamed.collect::<Vec<_>>()
+    };
+    let three = "pod1:8090:a=b,pod2:8090:a=b,10.0.0.7:8090:a=b";
+    let second = BTreeMap::from([("10.0.0.7:8090".to_owned(), "pod1:8090".to_owned())]);
+    list(three);
+    registry.set_duplicates(&second);
+    assert_eq!(names(&registry.known()), ["pod1:8090", "pod2:8090"]);
+    assert_eq!(renamed(), ["10.0.0.7:8090=pod1:8090"]);
+    // An edit of the list does not make it another controller.
+    list(&format!("{three},pod3:8090:a=b"));
+    assert_eq!(names(&registry.known()).len(), 3);
+    // Which name is the first one is found out again.
+    list("10.0.0.7:8090:a=b,pod1:8090:a=b");
+    assert_eq!(names(&registry.known()), ["10.0.0.7:8090", "pod1:8090"]);
+    assert_eq!(renamed(), [""; 0]);
+    list(three);
+    registry.set_duplicates(&second);
+    registry.set_duplicates(&BTreeMap::new());
+    assert_eq!(
+        names(&registry.known()),
+        ["pod1:8090", "pod2:8090", "10.0.0.7:8090"]
+    );
+    assert_eq!(renamed(), [""; 0]);
+    registry.set_duplicates(&second);
+    registry.take(None);
+    assert_eq!(names(&registry.known()).len(), 2, "the last list stays");
+    list("10.0.0.7:8090:a=b");
+    assert_eq!(names(&registry.known()), ["10.0.0.7:8090"]);
+}

@@ -279,6 +279,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: SHARE_TESTS,
     },
     Mutation {
+        name: "one request for each controller reserves the whole cluster",
+        file: RESERVATIONS,
+        text: "most = most.min(left);",
+        instead: "most = most.min(left.max(1));",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
         name: "a job that never ends makes a large request wait for weeks",
         file: RESERVATIONS,
         text: "(suited / SHARE).max(1) + wait.weeks();",

@@ -9,6 +9,22 @@ const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
+/// The tests of the reconciles that call one controller.
+const PLACES_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "controller_places::",
+    bound: None,
+});
+
+/// The tests of controllers under two names.
+const DUPLICATES_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "duplicates::",
+    bound: None,
+});
+
+const DUPLICATES: &str = "host/partitions/src/duplicates.rs";
+const CONTROLLER_PLACES: &str = "host/partitions/src/controller_places.rs";
 const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
 const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
 const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
@@ -59,5 +75,19 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "self.first = std::mem::take(&mut self.next);",
         instead: "self.next.clear();",
         found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "reconciles of controllers that do not answer occupy all places",
+        file: CONTROLLER_PLACES,
+        text: "if there.taken >= left.max(OWN) {",
+        instead: "if left == 0 && there.taken >= OWN {",
+        found_by: PLACES_TESTS,
+    },
+    Mutation {
+        name: "a second name of a controller is another controller while it is empty",
+        file: DUPLICATES,
+        text: "!one.is_empty() && one.is_disjoint(other)",
+        instead: "one.is_disjoint(other)",
+        found_by: DUPLICATES_TESTS,
     },
 ];

@@ -21,6 +21,7 @@ fn listed(address: &str, used: u32) -> Observed {
         partitions: 1,
         unsettled: 0,
         is_used: true,
+        duplicate_of: None,
         listed: Some(Listed {
             summary: Summary {
                 name: address.to_owned(),

@@ -16,6 +16,7 @@ fn observed(cause: Option<&str>) -> Observed {
         partitions: 2,
         unsettled: 0,
         is_used: true,
+        duplicate_of: None,
         listed: Some(Listed {
             summary: Summary {
                 name: "pod1:8090".to_owned(),
@@ -182,6 +183,32 @@ fn one_that_left_the_list_says_why_it_still_has_an_object() {
             assert_eq!(condition.reason, "ControllerNotListed");
         }
     }
+}
+
+#[test]
+fn a_second_name_counts_nothing_and_says_which_entry_to_remove() {
+    let before = desired(&observed(None), None, ObservedSpec::default(), at(0));
+    let second = Observed {
+        partitions: 0,
+        duplicate_of: Some("pod.example.com:8090".to_owned()),
+        listed: None,
+        ..observed(None)
+    };
+    let drain = spec(CordonState::Draining, 2);
+    let status = desired(&second, Some(&before), drain, at(9));
+    assert_eq!(status.summary, "Duplicate,Draining");
+    assert_eq!((status.ipus.total, status.other_partitions), (0, 0));
+    assert_eq!(
+        said(&status),
+        [
+            ("Ready", "False", "SecondName", 9),
+            ("Listed", "False", "SecondName", 9),
+            ("Drained", "False", "SecondName", 9),
+        ]
+    );
+    let message = &status.conditions[0].message;
+    let fix = "remove the entry of pod1:8090 from controllers.yaml in the ConfigMap of the list";
+    assert!(message.contains(fix), "{message}");
 }
 
 #[test]

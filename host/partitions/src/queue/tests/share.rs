@@ -28,6 +28,77 @@ fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
     shown.filter(|largest| *largest == 0).count()
 }
 
+/// A request that only the controller of this name suits, which has waited for so many minutes.
+fn bound(pod: &str, ipus: u32, minutes: i64) -> QueueEntry {
+    let mut bound = one(&format!("bound-to-{pod}"), ipus, minutes);
+    bound.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), pod.to_owned())]);
+    bound
+}
+
+/// One such request for each of these controllers, which could serve it if it were empty.
+fn bound_to_each(pods: &[ControllerView], minutes: i64) -> Vec<QueueEntry> {
+    let each = pods.iter().zip(0_i64..);
+    let each = each.map(|(pod, later)| bound(&pod.name, pod.total_ipus, minutes - later));
+    each.collect()
+}
+
+#[test]
+fn requests_for_single_controllers_have_one_share_of_the_cluster_together() {
+    let cases = [
+        ("one of a few", 7, 50, 1),
+        ("an eighth", 16, 50, 2),
+        ("half of the time", 16, DAY + 60, 0),
+        ("the next ones after a week", 16, WEEK + DAY, 3),
+        ("half of them at most", 16, 20 * WEEK, 8),
+    ];
+    for (name, count, minutes, expected) in cases {
+        let all_pods = pods(count);
+        let each = bound_to_each(&all_pods, minutes);
+        assert_eq!(reserved(&each, &all_pods), expected, "{name}");
+    }
+    // The rest of the cluster has its share, whatever is requested of single controllers.
+    let all_pods = pods(16);
+    let mut all = bound_to_each(&all_pods, 50);
+    all.push(one("large", 16, 20));
+    assert_eq!(reserved(&all, &all_pods), 4);
+    // The earliest request has its turn. While its controller serves others, the next one has it.
+    let me = one("me", 2, 0);
+    for (minutes, expected) in [(60, [0, 8, 8]), (DAY, [8, 0, 8])] {
+        let both = [bound("pod00", 16, minutes), bound("pod01", 16, 50)];
+        assert_eq!(shown(&me, &both, &pods(3)), expected, "{minutes}");
+    }
+}
+
+#[test]
+fn controllers_that_are_too_small_for_a_request_do_not_count_in_its_share() {
+    let large_pods = (0..4).map(|number| view(&format!("large{number}"), 64, 32));
+    let mut all_pods: Vec<_> = large_pods.collect();
+    all_pods.extend(pods(60));
+    let of_large = bound_to_each(&all_pods[..4], 50);
+    assert_eq!(reserved(&of_large, &all_pods), 1);
+    // The reservations of small ones for other requests are no loss for it.
+    let mut all = bound_to_each(&all_pods[4..], 90);
+    all.extend(of_large);
+    assert_eq!(reserved(&all, &all_pods), 8 + 1);
+    // A request that all of the large ones suit is not bound.
+    all.push(one("large", 64, 20));
+    assert_eq!(reserved(&all, &all_pods), 8 + 2);
+}
+
+#[test]
+fn a_gang_for_few_controllers_gets_what_it_needs_if_anything_is_left() {
+    let gang = || QueueEntry {
+        gang: 2,
+        // Only the first two of three have a node that starts its Pods.
+        unsuited: BTreeMap::from([("pod02".to_owned(), String::new())]).into(),
+        ..one("gang", 16, 40)
+    };
+    let me = one("me", 2, 0);
+    assert_eq!(shown(&me, &[gang()], &pods(3)), [0, 0, 8]);
+    let both = [bound("pod02", 16, 50), gang()];
+    assert_eq!(shown(&me, &both, &pods(3)), [8, 8, 0]);
+}
+
 #[test]
 fn only_a_share_of_the_controllers_is_reserved() {
     let cases = [
@@ -50,9 +121,7 @@ fn only_a_share_of_the_controllers_is_reserved() {
     let three = [one("a", 8, 15), one("b", 16, 14), one("c", 8, 12)];
     assert_eq!(reserved(&three, &pods_with_little), 2);
     // A request that only one controller suits does not use up the share of the others.
-    let mut bound = one("bound", 16, 90);
-    bound.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod03".to_owned())]);
-    let both = [bound, one("large", 16, 50)];
+    let both = [bound("pod03", 16, 90), one("large", 16, 50)];
     assert_eq!(reserved(&both, &pods(7)), 2);
     // The only controller serves others for half of the time, also if more than one request waits for it.
     for (minutes, expected) in [(50, 1), (DAY - 10, 1), (DAY, 0), (2 * DAY, 1), (4 * DAY, 0)] {

@@ -11,9 +11,9 @@ use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_partitions::nodes::node_match::Requirements;
 use ipu_partitions::nodes::unsuited::Unsuited;
 use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
+use ipu_policies::active_policies::ActivePolicies;
 use ipu_rest::query_request::QueryRequest;
 use ipu_rest::what_if;
-use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
