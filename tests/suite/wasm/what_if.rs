@@ -2,8 +2,8 @@
 
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook};
-use ipu_rest::{query_request, what_if};
 use ipu_policies::active_policies::ActivePolicies;
+use ipu_rest::{query_request, what_if};
 
 use super::{open, options};
 
