@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use ipu_partitions::controller_pool::ControllerState;
 use ipu_partitions::controller_summary::{Ours, Summary, summary};
 use ipu_partitions::eviction::attempts;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Most partitions of others in the answer about one controller.
 const OTHERS_MAX: usize = 256;

@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_partitions::Guarded;
 use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::operation::{Parameter, schema_of};
 use super::problem::{Kind, Problem};
-use ipu_partitions::Guarded;
 
 /// The rule of the query parameters.
 pub(super) const RULE: &str =

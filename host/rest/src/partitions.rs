@@ -14,6 +14,7 @@ use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
+use ipu_partitions::cache::Brief;
 use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::requests;
 use ipu_runtime::scope::{Conflicts, Scope};
@@ -32,7 +33,6 @@ use super::problem::{Kind, Problem};
 use super::representation::{Released, released, represent};
 use super::sources::Sources;
 use super::{api_error, limits};
-use ipu_partitions::cache::Brief;
 
 /// Longest user name in an annotation, in characters.
 const USER_MAX: usize = 253;

@@ -5,6 +5,9 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Extensions;
 use ipu_guest_host::context::PlacementContext;
+use ipu_partitions::placement_request::{self, Candidates};
+use ipu_partitions::queue::{self, Capacity, QueueEntry};
+use ipu_partitions::refusals;
 use ipu_runtime::port::serve::address;
 use ipu_runtime::{clock, panics};
 use jiff::{SignedDuration, Timestamp};
@@ -14,9 +17,6 @@ use super::query_permits::WAIT;
 use super::query_request::{self, QueryRequest};
 use super::sources::Sources;
 use super::what_if;
-use ipu_partitions::placement_request::{self, Candidates};
-use ipu_partitions::queue::{self, Capacity, QueueEntry};
-use ipu_partitions::refusals;
 
 pub(super) async fn answer(
     State(sources): State<Sources>,

@@ -6,6 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ipu_partitions::controller_summary::{self, Summary};
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -15,7 +16,6 @@ use super::problem::Kind;
 use super::query_request::QueryRequest;
 use super::sources::Sources;
 use super::{limits, query, what_if};
-use ipu_partitions::controller_summary::{self, Summary};
 
 /// Statistics by namespace; `total` is all of them.
 type AllStats = std::collections::BTreeMap<String, Stats>;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_partitions::controller_pool::ControllerPool;
+use ipu_partitions::watched::Watched;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 
 use super::query_permits::Queries;
-use ipu_partitions::controller_pool::ControllerPool;
-use ipu_partitions::watched::Watched;
 
 /// The sources of the answers.
 #[derive(Clone)]

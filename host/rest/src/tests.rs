@@ -13,12 +13,13 @@ use ipu_api::ipupartition::{
 };
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::ControllerView;
+use ipu_partitions::samples;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::*;
 use fixture::{Ports, no_policies};
-use ipu_partitions::samples;
+use query_request::QueryRequest;
 
 async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let answer = Ports::open().await.plain(method, path, body).await;
@@ -172,17 +173,17 @@ async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
     assert_eq!((ready.status, ready.body), (200, json!({"status": "ok"})));
 }
 
+/// The answer without policies and requests of others.
+async fn answer(query: &QueryRequest, views: &[ControllerView]) -> what_if::Answer {
+    let policies = no_policies().await;
+    what_if::answer(&policies, query, PlacementContext::default(), views).await
+}
+
 #[tokio::test]
 async fn old_clients_find_their_three_keys_first_and_as_they_were() {
     let query = query_request::read(br#"{"size": 2}"#).unwrap();
     let views = [controller(16, 3, None)];
-    let answer = what_if::answer(
-        &no_policies().await,
-        &query,
-        PlacementContext::default(),
-        &views,
-    )
-    .await;
+    let answer = answer(&query, &views).await;
     let text = serde_json::to_string(&answer).unwrap();
     let known = r#"{"available":true,"numOfPartitions":6,"message":"","#;
     assert!(text.starts_with(known), "{text}");
@@ -291,13 +292,7 @@ async fn what_many_controllers_have_is_asked_of_the_policy_in_a_moment() {
         })
         .collect();
     let query = query_request::read(br#"{"size": 64}"#).unwrap();
-    let answer = what_if::answer(
-        &no_policies().await,
-        &query,
-        PlacementContext::default(),
-        &views,
-    )
-    .await;
+    let answer = answer(&query, &views).await;
     assert_eq!(answer.placement.controller.as_deref(), Some("pod255:8090"));
     assert_eq!(answer.placement.passed_over.len(), 255);
 }

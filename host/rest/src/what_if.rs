@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipu_api::ipupartition::WaitingReason;
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver};
+use ipu_partitions::placement_request::request::shortened;
 use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,7 +14,6 @@ use serde::Serialize;
 use super::answers::{self, QueryCapacity};
 use super::largest_size;
 use super::query_request::QueryRequest;
-use ipu_partitions::placement_request::request::shortened;
 
 /// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;

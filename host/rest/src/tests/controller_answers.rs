@@ -1,5 +1,9 @@
 //! Answers about controllers and their partitions.
 
+use ipu_partitions::cache::Cache;
+use ipu_partitions::controller_pool::ControllerState;
+use ipu_partitions::controller_summary;
+use ipu_partitions::samples;
 use jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
@@ -8,10 +12,6 @@ use vipu_client::failure_stats::FailureStats;
 use vipu_client::model::{ListedPartition, ReadyState};
 
 use super::*;
-use ipu_partitions::cache::Cache;
-use ipu_partitions::controller_pool::ControllerState;
-use ipu_partitions::controller_summary;
-use ipu_partitions::samples;
 
 #[test]
 fn stats_are_those_of_the_original() {

@@ -10,6 +10,9 @@ use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_partitions::nodes::nodes;
+use ipu_partitions::watched::{PartitionWatch, watched};
+use ipu_partitions::{Guarded, controller_pool::ControllerPool};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::port::metrics::Refused;
@@ -24,9 +27,6 @@ use vipu_client::{Deadlines, Registry};
 use crate::authorizer::Authorizer;
 use crate::limits::UserRate;
 use crate::{Queries, SecureState, Sources, plain, secure};
-use ipu_partitions::nodes::nodes;
-use ipu_partitions::watched::{PartitionWatch, watched};
-use ipu_partitions::{Guarded, controller_pool::ControllerPool};
 
 /// The audience that the authorizer requires.
 const AUDIENCE: &str = "ipu-operator";
