@@ -56,10 +56,9 @@ impl SizeTrial {
 
     /// Returns the next size, in IPUs, for which the guest is to be asked. `None`: the verdict is known.
     pub fn next_size(&mut self) -> Option<u32> {
-        self.verdict
-            .violations
-            .iter()
-            .find(|violation| is_about_size(violation))?;
+        if !self.verdict.violations.iter().any(is_about_size) {
+            return None;
+        }
         self.sizes.next().copied()
     }
 
@@ -127,7 +126,7 @@ mod tests {
         sharing
     }
 
-    /// A rule about the size: its name, and whether it allows so many IPUs.
+    /// A rule about the size: its name, and whether it allows this number of IPUs.
     type Rule = (&'static str, fn(u32) -> bool);
 
     /// The messages of these rules about the size that hold for a request.

@@ -141,20 +141,19 @@ fn verified(
             return None;
         }
     };
-    let verified = stored.verified(digest, lists);
-    let is_reported = match &verified {
-        Ok(_) => {
+    match stored.verified(digest, lists) {
+        Ok(fetched) => {
             invalid.remove(digest);
-            true
+            Some(fetched)
         }
-        Err(Unusable::Digest(_)) => false,
-        Err(Unusable::Unsigned) => !invalid.add(digest),
-    };
-    let unreported = verified.as_ref().err().filter(|_| !is_reported);
-    if let Some(error) = unreported {
-        tracing::warn!(%path, digest, %error, "a stored module is not used");
+        Err(error) => {
+            if error == Unusable::Unsigned && !invalid.add(digest) {
+                return None;
+            }
+            tracing::warn!(%path, digest, %error, "a stored module is not used");
+            None
+        }
     }
-    verified.ok()
 }
 
 async fn store_shared(shared: &SharedDir, digest: &str, fetched: &Fetched) {
