@@ -76,7 +76,7 @@ pub(super) struct EvaluateArgs {
     #[arg(long, value_name = "IPUS")]
     large: Option<u64>,
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
-    #[arg(long, default_value_t = 86_400)]
+    #[arg(long, default_value_t = Settings::default().backfill_limit.as_secs())]
     backfill_limit_seconds: u64,
     /// Order of the waiting requests. The operator has only that by creation: compare both to find out what a
     /// fair share of the namespaces would bring.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ipu_guest_host::model::Decision;
 use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_partitions::queue::QueueEntry;
+use ipu_partitions::queue::{BACKFILL_LIMIT, QueueEntry};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             order: Order::default(),
-            backfill_limit: Duration::from_hours(24),
+            backfill_limit: BACKFILL_LIMIT,
             gang_patience: Duration::from_mins(2),
             exact_blocks: false,
         }

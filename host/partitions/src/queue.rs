@@ -11,6 +11,7 @@ mod reservations;
 mod wait;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
@@ -27,6 +28,9 @@ pub use order::{
     Member, QueueEntry, QueuePosition, entries, entry, in_order, member, own_entry, sizes,
     sorted_entries,
 };
+
+/// Default of the backfill limit, as in the chart (`vipuProxy.backfillLimitSeconds`).
+pub const BACKFILL_LIMIT: Duration = Duration::from_hours(24);
 
 /// The capacity that a request can use, and what is reserved for others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

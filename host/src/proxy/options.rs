@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use ipu_partitions::queue::BACKFILL_LIMIT;
 use ipu_partitions::sweep;
 use ipu_runtime::lease;
 use ipu_runtime::release::ReleaseOptions;
@@ -60,7 +61,7 @@ pub struct ProxyOptions {
     #[arg(
         long,
         env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
-        default_value_t = 86_400,
+        default_value_t = BACKFILL_LIMIT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub backfill_limit_seconds: u64,
