@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::accounting::AccountStore;
 use super::cache::Cache;
-use super::controller_places::ControllerPlaces;
+use super::controller_permits::ControllerPermits;
 use super::controller_pool::ControllerPool;
 use super::placement_queue::Ended;
 use super::pod_users::PodUsers;
@@ -70,8 +70,8 @@ pub struct Context {
     pub(super) read_your_writes: ReadYourWrites,
     /// Data of earlier reconciles for the next one.
     pub(super) history: ReconcileHistory,
-    /// The reconciles that call V-IPU controllers.
-    pub(super) places: ControllerPlaces,
+    /// Bounds the reconciles that call V-IPU controllers.
+    pub(super) permits: ControllerPermits,
 }
 
 impl Deref for Context {
@@ -101,7 +101,7 @@ impl Context {
             queue_state: QueueState::default(),
             read_your_writes: ReadYourWrites::default(),
             history: ReconcileHistory::default(),
-            places: ControllerPlaces::default(),
+            permits: ControllerPermits::default(),
         }
     }
 

@@ -66,9 +66,9 @@ impl Duplicates {
         let before = std::mem::take(&mut self.found);
         for (index, list) in lists.iter().enumerate() {
             let earlier = &lists[..index];
-            let duplicate = match earlier.iter().find(|one| one.equals(list)) {
-                Some(one) => Some(Duplicate {
-                    first: self.first_name(one.name),
+            let duplicate = match earlier.iter().find(|candidate| candidate.equals(list)) {
+                Some(same) => Some(Duplicate {
+                    first: self.first_name(same.name),
                     differs_since: None,
                 }),
                 None => before
@@ -109,9 +109,13 @@ impl Duplicate {
         earlier: &[ListedIds<'_>],
         now: Instant,
     ) -> Option<Self> {
-        let first = earlier.iter().find(|one| one.name == self.first)?;
-        let differs = first.ids.as_ref().zip(list.ids.as_ref());
-        let differs = differs.is_some_and(|(one, other)| !one.is_empty() && one.is_disjoint(other));
+        let first = earlier
+            .iter()
+            .find(|candidate| candidate.name == self.first)?;
+        let differs = match (&first.ids, &list.ids) {
+            (Some(of_first), Some(ids)) => !of_first.is_empty() && of_first.is_disjoint(ids),
+            (None, _) | (_, None) => false,
+        };
         let differs_since = differs.then(|| self.differs_since.unwrap_or(now));
         let is_refuted = differs_since
             .is_some_and(|since| now.saturating_duration_since(since) >= REFUTED_AFTER);

@@ -23,7 +23,7 @@ pub mod cache;
 pub mod capacity;
 mod context;
 pub mod controller_objects;
-mod controller_places;
+mod controller_permits;
 pub mod controller_pool;
 pub mod controller_summary;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -103,9 +103,9 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         reconciles: &context.reconciles,
         stop,
     };
-    // It has at most as many names as partitions wait for a decision, or for a place of a controller.
+    // It has at most as many names as partitions wait for a decision, or for a permit of a controller.
     let (sender, decided) = mpsc::unbounded();
-    context.places.send_to(sender.clone());
+    context.permits.send_to(sender.clone());
     let names = stream::select(context.watched.names(), decided);
     let reconcile = |name, slot| reconcile::reconcile(name, slot, context.clone());
     let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 
 use super::cache::Guarded;
 use super::context::Context;
-use super::controller_places::Place;
+use super::controller_permits::Permit;
 use super::execute::{self, ExecuteError, Outcome};
 use super::placement_queue::Ended;
 use super::requeue;
@@ -104,7 +104,7 @@ async fn advance(
         .queue_state
         .requests()
         .begin_reconcile(Uid::of(&uid));
-    let (mut steps, mut shown, mut place) = (Steps::default(), None, None);
+    let (mut steps, mut shown, mut permit) = (Steps::default(), None, None);
     loop {
         let step = if let Some(status) = shown.take() {
             Step::Write(Box::new(status))
@@ -113,9 +113,9 @@ async fn advance(
             steps.next(&partition, &context.settings, current, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
-        if !has_place(context, &partition, &step, &mut place) {
+        if !has_permit(context, &partition, &step, &mut permit) {
             context.end_request(&partition, Ended::Postponed);
-            // When another reconcile ends, its place triggers the next one of this partition.
+            // The permit that another reconcile releases triggers the next one of this partition.
             return Ok(requeue::delay(Requeue::ForCapacity, 0));
         }
         match execute::execute(context, (&partition, steps.has_worked()), step, slot).await? {
@@ -145,28 +145,31 @@ async fn advance(
     }
 }
 
-/// Whether the reconcile has a place of the controller that this step calls. It keeps its last place until it ends.
-fn has_place(
+/// Whether the reconcile has a permit of the controller that this step calls. It keeps its last permit until it ends.
+fn has_permit(
     context: &Context,
     partition: &IPUPartition,
     step: &Step,
-    place: &mut Option<Place>,
+    permit: &mut Option<Permit>,
 ) -> bool {
     let Some(controller) = step.controller(partition, &context.pool.cordons()) else {
         return true;
     };
     let name = partition.name_any();
-    if !place.as_ref().is_some_and(|held| held.is_of(controller)) {
-        *place = context.places.take(controller, &name.as_str().into());
+    if !permit
+        .as_ref()
+        .is_some_and(|permit| permit.is_of(controller))
+    {
+        *permit = context.permits.acquire(controller, &name.as_str().into());
     }
-    if place.is_none() {
+    if permit.is_none() {
         tracing::debug!(
             partition = name,
             controller,
             "too many reconciles call the controller; postponed"
         );
     }
-    place.is_some()
+    permit.is_some()
 }
 
 /// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.

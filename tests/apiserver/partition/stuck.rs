@@ -13,12 +13,12 @@ use super::fixture::{Fixture, controller};
 const PARTITIONS: usize = 70;
 
 impl Fixture {
-    /// Waits until so many partitions are ready, by one list at a time: hundreds of watchers would be a load.
+    /// Waits until `count` partitions are ready, by one list at a time: hundreds of watchers would be a load.
     async fn once_ready(&self, count: usize) {
         eventually(&format!("{count} partitions are ready"), async || {
             let all = self.partitions().list(&ListParams::default()).await;
             let all = all.unwrap().items.into_iter();
-            let phases = all.filter_map(|one| one.status.map(|status| status.phase));
+            let phases = all.filter_map(|partition| partition.status.map(|status| status.phase));
             let ready = phases.filter(|phase| *phase == PartitionPhase::Ready);
             Seen::when(ready.count(), |ready| *ready == count)
         })
@@ -95,7 +95,7 @@ async fn controllers_without_an_answer_do_not_stop_the_partitions_of_others() {
             ..Order::on(Method::RemovePartition)
         });
     }
-    join_all(stuck.iter().map(|one| fixture.delete(one))).await;
+    join_all(stuck.iter().map(|partition| fixture.delete(partition))).await;
     let removals = || {
         slow.iter()
             .map(|pod| fixture.calls(*pod, Method::RemovePartition))

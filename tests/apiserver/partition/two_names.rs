@@ -44,8 +44,8 @@ impl Fixture {
 /// The reason of a condition, if it has this status.
 fn reason<'a>(status: Option<&'a VIPUControllerStatus>, type_: &str, is: &str) -> Option<&'a str> {
     let mut conditions = status?.conditions.iter();
-    let found = conditions.find(|one| one.type_ == type_ && one.status == is);
-    found.map(|one| one.reason.as_str())
+    let found = conditions.find(|condition| condition.type_ == type_ && condition.status == is);
+    found.map(|condition| condition.reason.as_str())
 }
 
 #[tokio::test(flavor = "multi_thread")]

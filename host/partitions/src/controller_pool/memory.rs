@@ -91,8 +91,10 @@ impl ControllerPool {
             name: &report.controller.name,
             ids: report.inventory.as_ref().ok().map(|inventory| {
                 let listed = inventory.partitions.iter();
-                let of_operator = listed.filter(|one| identity.marks(&one.id));
-                of_operator.map(|one| Uid::of(&one.id)).collect()
+                let of_operator = listed.filter(|partition| identity.marks(&partition.id));
+                of_operator
+                    .map(|partition| Uid::of(&partition.id))
+                    .collect()
             }),
         });
         let found = duplicates.compare(&lists.collect::<Vec<_>>(), now);

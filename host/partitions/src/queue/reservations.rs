@@ -19,8 +19,9 @@
 //! together, of all controllers of their size, for the earliest of them. They do not use up the share of a request that
 //! all of these controllers suit, which is served in the end whatever is requested of single controllers.
 //!
-//! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
-//! Nothing else would end their wait: on an empty controller, all IPUs are adjacent.
+//! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of real jobs, reservations for
+//! such requests cost more than they gained. Therefore their time begins to count after a day. Nothing else would end
+//! their wait: on an empty controller, all IPUs are adjacent.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

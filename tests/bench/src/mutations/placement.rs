@@ -10,9 +10,9 @@ const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
 });
 
 /// The tests of the reconciles that call one controller.
-const PLACES_TESTS: FoundBy = FoundBy::Tests(Tests {
+const PERMITS_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
-    named: "controller_places::",
+    named: "controller_permits::",
     bound: None,
 });
 
@@ -24,7 +24,7 @@ const DUPLICATES_TESTS: FoundBy = FoundBy::Tests(Tests {
 });
 
 const DUPLICATES: &str = "host/partitions/src/duplicates.rs";
-const CONTROLLER_PLACES: &str = "host/partitions/src/controller_places.rs";
+const CONTROLLER_PERMITS: &str = "host/partitions/src/controller_permits.rs";
 const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
 const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
 const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
@@ -77,17 +77,17 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: PLACEMENT_TESTS,
     },
     Mutation {
-        name: "reconciles of controllers that do not answer occupy all places",
-        file: CONTROLLER_PLACES,
+        name: "reconciles of controllers that do not answer take all permits",
+        file: CONTROLLER_PERMITS,
         text: "if there.taken >= left.max(OWN) {",
         instead: "if left == 0 && there.taken >= OWN {",
-        found_by: PLACES_TESTS,
+        found_by: PERMITS_TESTS,
     },
     Mutation {
         name: "a second name of a controller is another controller while it is empty",
         file: DUPLICATES,
-        text: "!one.is_empty() && one.is_disjoint(other)",
-        instead: "one.is_disjoint(other)",
+        text: "!of_first.is_empty() && of_first.is_disjoint(ids)",
+        instead: "of_first.is_disjoint(ids)",
         found_by: DUPLICATES_TESTS,
     },
 ];

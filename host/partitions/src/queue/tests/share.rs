@@ -28,7 +28,7 @@ fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
     shown.filter(|largest| *largest == 0).count()
 }
 
-/// A request that only the controller of this name suits, which has waited for so many minutes.
+/// A request that only the controller of this name suits, with its waiting time in minutes.
 fn bound(pod: &str, ipus: u32, minutes: i64) -> QueueEntry {
     let mut bound = one(&format!("bound-to-{pod}"), ipus, minutes);
     bound.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), pod.to_owned())]);
