@@ -98,6 +98,12 @@ async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
     admin
         .helm(&[&other[..], &["--take-ownership", "--set=crds.keep=false"]].concat())
         .unwrap();
+    // The document's step. The finalizer of Kubernetes 1.37 fails if it is the first to read a kind, and then tries again
+    // only with the next resync, after minutes.
+    let objects = "ipujobs,ipupartitions,ipupolicies,vipucontrollers";
+    admin
+        .kubectl(&["get", objects, "--all-namespaces"])
+        .unwrap();
     admin.helm(&["uninstall", "other"]).unwrap();
     eventually("the CRDs go", async || {
         let left = ["get", "customresourcedefinitions", "--output=name"];
