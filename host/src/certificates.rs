@@ -8,12 +8,12 @@
 use std::time::{Duration, Instant};
 
 use clap::{ArgAction, Args};
+use ipu_ports::certificates::Source;
+use ipu_ports::certificates::ca_bundle::Trust;
+use ipu_ports::certificates::registration::{CaBundles, Registration, RegistrationError};
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::serving::{self, CHECK_PERIOD, RETRY_DELAY, ServingError};
 use ipu_runtime::api_client::ApiCalls;
-use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::ca_bundle::Trust;
-use ipu_runtime::certificates::registration::{CaBundles, Registration, RegistrationError};
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::serving::{self, CHECK_PERIOD, RETRY_DELAY, ServingError};
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;
 use ipu_text::explain;
@@ -118,7 +118,13 @@ impl Certificates {
             ]
         });
         Self {
-            webhooks: release.certificate(client.clone(), &service, secret, source),
+            webhooks: CertificateManager::of_release(
+                client.clone(),
+                release,
+                &service,
+                secret,
+                source,
+            ),
             others: others.into_iter().flatten().collect(),
             registration: Registration {
                 client,

@@ -21,13 +21,13 @@ use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::{NamespaceWatch, Namespaces, namespaces};
-use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::clients::{self, ClientCaError};
-use ipu_runtime::certificates::registration::Registration;
-use ipu_runtime::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::Source;
+use ipu_ports::certificates::clients::{self, ClientCaError};
+use ipu_ports::certificates::registration::Registration;
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::limits::{METRICS, PROBES, WEBHOOKS};
+use ipu_ports::serve::{Port, ServeError};
 use ipu_runtime::lease;
-use ipu_runtime::port::limits::{METRICS, PROBES, WEBHOOKS};
-use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::conflicts::ConflictWatch;
 use ipu_runtime::served_group::{ServedGroup, ServedGroupWatch, served_group};
@@ -146,8 +146,7 @@ impl ControllerOptions {
     fn certificate_manager(&self, client: &Client) -> CertificateManager {
         let (service, secret) = (self.webhook_service(), self.webhook_secret());
         let source = self.webhook_certificate;
-        self.release
-            .certificate(client.clone(), &service, secret, source)
+        CertificateManager::of_release(client.clone(), &self.release, &service, secret, source)
     }
 
     /// A given certificate is for the names of the webhooks, and there is no other.

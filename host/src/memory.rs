@@ -12,8 +12,8 @@ use ipu_partitions::pod_users;
 use ipu_policies::active_policies::CONCURRENT_COMPARISONS;
 use ipu_policies::follower::PREFETCHED;
 use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
+use ipu_ports::limits::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 use ipu_rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
-use ipu_runtime::port::limits::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
 /// An idle process with ten thousand objects and the code of its guests: twice the figure in BENCHMARKS.md.
 const IDLE: usize = 160 << 20;

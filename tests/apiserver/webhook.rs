@@ -8,9 +8,9 @@ mod witness;
 use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
-use ipu_runtime::certificates::registration::{CaBundles, Registration};
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::{Source, issue, secret};
+use ipu_ports::certificates::registration::{CaBundles, Registration};
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,

@@ -10,11 +10,11 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ipu_policies::oci::credentials::Credentials;
-use ipu_policies::oci::fetch::{component, find, signers};
-use ipu_policies::oci::manifest::artefact;
-use ipu_policies::oci::push::push;
-use ipu_policies::oci::registry::Access;
+use ipu_oci::credentials::Credentials;
+use ipu_oci::fetch::{component, find, signers};
+use ipu_oci::manifest::artefact;
+use ipu_oci::push::push;
+use ipu_oci::registry::Access;
 use ipu_text::explain;
 use serde_json::json;
 

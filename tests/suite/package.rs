@@ -11,7 +11,7 @@ use cluster::files::sha256_of;
 use cluster::platform::{AMD64, ARM64};
 use cluster::settings::Settings;
 use ipu_guest_host::digest_of;
-use ipu_policies::oci::manifest::component_of;
+use ipu_oci::manifest::component_of;
 use release::cargo;
 use release::dist;
 use release::guests::{self, GUESTS};

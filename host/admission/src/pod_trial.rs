@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ipu_guest_host::texts::WARNING;
+use ipu_ports::rate_limiter::{Rate, RateLimiter, number};
 use ipu_runtime::dry_run;
-use ipu_runtime::port::rate_limiter::{Rate, RateLimiter, number};
 use ipu_text::sanitize;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;

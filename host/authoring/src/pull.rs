@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ipu_guest_host::{Limits, digest_of};
-use ipu_policies::oci::cosign::public_keys;
-use ipu_policies::oci::fetch::{FetchError, component, find, signers};
-use ipu_policies::oci::reference::Reference;
+use ipu_oci::cosign::public_keys;
+use ipu_oci::fetch::{FetchError, component, find, signers};
+use ipu_oci::reference::Reference;
 
 use super::registry::{RegistryArgs, RegistryCliError, read, wait};
 use super::{PolicyCliError, failed_to, unusable};

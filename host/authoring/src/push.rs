@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{Capabilities, Described, describe, digest_of};
-use ipu_policies::oci::manifest::artefact;
-use ipu_policies::oci::push::push;
-use ipu_policies::oci::reference::Reference;
+use ipu_oci::manifest::artefact;
+use ipu_oci::push::push;
+use ipu_oci::reference::Reference;
 
 use super::registry::{RegistryArgs, RegistryCliError, read, wait};
 use super::{PolicyCliError, no_policy};

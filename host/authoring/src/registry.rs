@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ipu_policies::oci::credentials::{Credentials, CredentialsError};
-use ipu_policies::oci::reference::Reference;
-use ipu_policies::oci::registry::{Access, Registry, RegistryError};
+use ipu_oci::credentials::{Credentials, CredentialsError};
+use ipu_oci::reference::Reference;
+use ipu_oci::registry::{Access, Registry, RegistryError};
 
 use super::{PolicyCliError, failed_to};
 

@@ -2,7 +2,7 @@
 //!
 //! Entry points:
 //! - [`follow`] runs the policies in one process.
-//! - Every replica loads the desired modules ([`source`], [`oci`]) and reports its readiness ([`follower`], [`module_store`],
+//! - Every replica loads the desired modules ([`source`]) and reports its readiness ([`follower`], [`module_store`],
 //!   [`replica_readiness`]).
 //! - The leader waits for all replicas, then activates the new version in the status of the policy ([`rollout_leader`],
 //!   [`rollout`]). Every replica follows that status ([`active_set`], [`active_policies`]), so that all replicas change at
@@ -11,7 +11,7 @@
 //! - [`matcher`] and [`match_evaluator`] decide which requests a policy matches, and [`namespace_usage`] counts the IPUs of
 //!   namespaces for placement policies.
 //!
-//! It must not know webhooks, V-IPU controllers, or how partitions and jobs are reconciled.
+//! It must not know how a registry is spoken to (`ipu-oci`), webhooks, V-IPU controllers, or how partitions and jobs are reconciled.
 #![forbid(unsafe_code)]
 
 pub mod active_policies;
@@ -33,7 +33,6 @@ pub mod module_config;
 pub mod module_store;
 pub mod namespace_usage;
 pub mod observed_policy;
-pub mod oci;
 pub mod replica_readiness;
 pub mod report;
 pub mod rollout;

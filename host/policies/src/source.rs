@@ -25,12 +25,12 @@ pub(crate) use self::keys::fixture;
 pub use self::keys::{ReleaseKeys, Signers, Trust};
 use self::shared_dir::SharedDir;
 use self::stored_signature::StoredSignature;
-use crate::oci::cosign::KeyError;
-use crate::oci::cosign::Unsigned;
-use crate::oci::credentials::CredentialsError;
-use crate::oci::fetch::FetchError;
-use crate::oci::reference::ReferenceError;
-use crate::oci::registry::RegistryError;
+use ipu_oci::cosign::KeyError;
+use ipu_oci::cosign::Unsigned;
+use ipu_oci::credentials::CredentialsError;
+use ipu_oci::fetch::FetchError;
+use ipu_oci::reference::ReferenceError;
+use ipu_oci::registry::RegistryError;
 
 /// Failure to fetch a module. A retry can succeed, because sources change.
 #[derive(Debug, thiserror::Error)]

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ipu_ports::preemptive_semaphore::{PreemptiveSemaphore, Share};
 use ipu_runtime::api_client::API_TIMEOUT;
-use ipu_runtime::port::preemptive_semaphore::{PreemptiveSemaphore, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,

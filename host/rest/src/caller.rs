@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
-use ipu_runtime::port::serve::address;
+use ipu_ports::serve::address;
 
 use super::bearer;
 use super::problem::Problem;

@@ -47,9 +47,9 @@ use openapi::ErrorFormat;
 use operation::Operation;
 use problem::{Kind, Problem};
 
+use ipu_ports::limits::{REST, SECURE_REST};
+use ipu_ports::metrics::Refused;
 use ipu_runtime::panics;
-use ipu_runtime::port::limits::{REST, SECURE_REST};
-use ipu_runtime::port::metrics::Refused;
 
 pub use caller::Caller;
 pub use partitions::SecureState;

@@ -11,12 +11,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use ipu_runtime::port::body::{self, BodyError};
-use ipu_runtime::port::limits::METRICS;
-use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::preemptive_semaphore::{Full, PreemptiveSemaphore, Share};
-use ipu_runtime::port::rate_limiter::{Rate, RateLimiter, number};
-use ipu_runtime::port::serve::address;
+use ipu_ports::body::{self, BodyError};
+use ipu_ports::limits::METRICS;
+use ipu_ports::metrics::Refused;
+use ipu_ports::preemptive_semaphore::{Full, PreemptiveSemaphore, Share};
+use ipu_ports::rate_limiter::{Rate, RateLimiter, number};
+use ipu_ports::serve::address;
 
 use super::problem::{Kind, Problem};
 
@@ -202,9 +202,9 @@ mod tests {
     use axum::http::StatusCode;
     use axum::routing::{get, post};
     use futures::FutureExt;
-    use ipu_runtime::port::body::fixtures::byte_by_byte;
-    use ipu_runtime::port::limits::SECURE_REST;
-    use ipu_runtime::port::serve::Port;
+    use ipu_ports::body::fixtures::byte_by_byte;
+    use ipu_ports::limits::SECURE_REST;
+    use ipu_ports::serve::Port;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::Semaphore;

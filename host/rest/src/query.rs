@@ -8,7 +8,7 @@ use ipu_guest_host::context::PlacementContext;
 use ipu_partitions::placement_request::{self, Candidates};
 use ipu_partitions::queue::{self, Capacity, QueueEntry};
 use ipu_partitions::refusals;
-use ipu_runtime::port::serve::address;
+use ipu_ports::serve::address;
 use ipu_runtime::{clock, panics};
 use jiff::{SignedDuration, Timestamp};
 

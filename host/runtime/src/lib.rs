@@ -8,19 +8,18 @@
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
 //!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, [`interned`] shares equal values, and
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.
-//! - [`port`] serves HTTP and TLS within limits, and [`certificates`] issues, renews and loads the certificates.
-//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`lost_node`] the time for
+//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`cluster_domain`] the DNS domain, [`lost_node`] the time for
 //!   which a node is unreachable, [`pod_start`] the reason for which a Pod has not started, [`wait`] waits for a value,
 //!   and [`panics`] turns a panic into an error.
 //!
-//! It must not know jobs, partitions, policies, webhooks or the V-IPU: each area decides by itself, and registers its
+//! It must not know jobs, partitions, policies, webhooks, ports or the V-IPU: each area decides by itself, and registers its
 //! own metrics. Of the operator's packages it uses the API (`ipu-api`) and the texts (`ipu-text`).
 #![forbid(unsafe_code)]
 
 pub mod api_client;
 pub mod bounded_json;
-pub mod certificates;
 pub mod clock;
+pub mod cluster_domain;
 pub mod compressed;
 pub mod config_map_watch;
 pub mod dry_run;
@@ -34,7 +33,6 @@ pub mod lost_node;
 pub mod metrics;
 pub mod panics;
 pub mod pod_start;
-pub mod port;
 pub mod release;
 pub mod requests;
 pub mod scope;

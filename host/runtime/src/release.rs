@@ -5,10 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use ipu_api::ipupolicy::PemSource;
-use kube::Client;
 
-use crate::certificates::renewal::CertificateManager;
-use crate::certificates::{ClusterDomain, Source, service_names};
+use crate::cluster_domain::ClusterDomain;
 use crate::scope::Scope;
 
 /// One of the two processes of a release.
@@ -95,23 +93,6 @@ impl ReleaseOptions {
     pub fn replica_name(&self) -> String {
         let unnamed = || format!("process-{}", std::process::id());
         self.pod_name.clone().unwrap_or_else(unnamed)
-    }
-
-    /// Manager of the certificate of a Service of this release, in this Secret.
-    pub fn certificate(
-        &self,
-        client: Client,
-        service: &str,
-        secret: String,
-        source: Source,
-    ) -> CertificateManager {
-        CertificateManager {
-            client,
-            namespace: self.namespace.clone(),
-            secret,
-            names: service_names(source, service, &self.namespace, &self.cluster_domain),
-            source,
-        }
     }
 
     /// Name of both webhook configurations. It identifies this release for others.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use ipu_runtime::certificates::registration::{Registration, RegistrationError};
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::served::ServedCertificates;
-use ipu_runtime::certificates::serving::{CHECK_PERIOD, RETRY_DELAY, Serving, ServingError};
-use ipu_runtime::port::serve::{Port, ServeError};
+use ipu_ports::certificates::registration::{Registration, RegistrationError};
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::served::ServedCertificates;
+use ipu_ports::certificates::serving::{CHECK_PERIOD, RETRY_DELAY, Serving, ServingError};
+use ipu_ports::serve::{Port, ServeError};
 use ipu_text::explain;
 use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;

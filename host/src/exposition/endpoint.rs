@@ -7,14 +7,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use ipu_ports::certificates::Source;
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::served::ServedCertificates;
+use ipu_ports::metrics::Refused;
+use ipu_ports::serve::{Port, ServeError};
 use ipu_rest::Caller;
 use ipu_rest::authorizer::{Authorizer, Permission};
 use ipu_rest::problem::{Kind, Problem};
-use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::served::ServedCertificates;
-use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,8 @@ pub fn certificate_manager(
     source: Source,
 ) -> CertificateManager {
     let service = format!("{}-controller-manager-metrics", release.fullname);
-    release.certificate(client, &service, format!("{service}-tls"), source)
+    let secret = format!("{service}-tls");
+    CertificateManager::of_release(client, release, &service, secret, source)
 }
 
 /// Serves the controller's metrics on a separate port until `stop`. It waits until there is a certificate; nothing else

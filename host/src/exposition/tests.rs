@@ -5,7 +5,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, Response};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_policies::active_policies::ActivePolicies;
-use ipu_runtime::port::metrics::Refused;
+use ipu_ports::metrics::Refused;
 use kube::Client;
 use kube::client::Body as KubeBody;
 use serde_json::{Value, json};

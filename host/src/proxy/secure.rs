@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use clap::Args;
+use ipu_ports::certificates::Source;
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::limits::SECURE_REST;
+use ipu_ports::serve::{Port, ServeError};
 use ipu_rest::authorizer::Authorizer;
 use ipu_rest::{SecureState, Sources};
-use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::port::limits::SECURE_REST;
-use ipu_runtime::port::serve::{Port, ServeError};
 use ipu_runtime::release::ReleaseOptions;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ pub fn certificate_manager(
     // The Service and the proxy have the same name.
     let service = format!("{}-vipu-proxy", release.fullname);
     let secret = secret.unwrap_or_else(|| format!("{service}-tls"));
-    release.certificate(client, &service, secret, source)
+    CertificateManager::of_release(client, release, &service, secret, source)
 }
 
 /// Serves the port, with the metrics and the REST, until `stop`. It waits until there is a certificate; the other port

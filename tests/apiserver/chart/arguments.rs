@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
+use ipu_oci::cosign::public_keys;
 use ipu_operator::certificates::CertificatesOptions;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
-use ipu_policies::oci::cosign::public_keys;
-use ipu_runtime::certificates::registration::CaBundles;
-use ipu_runtime::certificates::{ClusterDomain, Source, clients};
+use ipu_ports::certificates::registration::CaBundles;
+use ipu_ports::certificates::{Source, clients};
+use ipu_runtime::cluster_domain::ClusterDomain;
 use ipu_runtime::scope::Scope;
 use serde_json::Value;
 

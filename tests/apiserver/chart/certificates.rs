@@ -4,9 +4,9 @@ use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
 use ipu_operator::certificates::{Certificates, CertificatesOptions};
 use ipu_operator::{exposition, proxy};
-use ipu_runtime::certificates::registration::{CaBundles, Registration};
-use ipu_runtime::certificates::renewal::CertificateManager;
-use ipu_runtime::certificates::{CertificateBundle, Source};
+use ipu_ports::certificates::registration::{CaBundles, Registration};
+use ipu_ports::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::{CertificateBundle, Source};
 use ipu_runtime::clock;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_text::explain;
@@ -68,7 +68,7 @@ impl Release {
         let name = self.admin.name;
         let (service, secret) = (format!("{name}-webhook-svc"), format!("{name}-admission"));
         let release = &self.options.release;
-        release.certificate(client, &service, secret, source)
+        CertificateManager::of_release(client, release, &service, secret, source)
     }
 
     /// The registration that the controller waits for.

@@ -19,7 +19,7 @@ use ipu_guest_host::model::Hook;
 use ipu_operator::exposition::Metrics;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_partitions::sweep;
-use ipu_runtime::certificates::Source;
+use ipu_ports::certificates::Source;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::{Conflicts, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cluster::control_plane::ControlPlane;
 use cluster::kubeconfig;
 use ipu_api::ipujob::IPUJob;
-use ipu_runtime::certificates::renewal::CertificateManager;
+use ipu_ports::certificates::renewal::CertificateManager;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams, Request};
 use kube::client::Body;

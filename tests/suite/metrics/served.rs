@@ -18,7 +18,7 @@ use ipu_partitions::nodes::nodes;
 use ipu_partitions::watched::watched;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
-use ipu_runtime::certificates::issue::issue;
+use ipu_ports::certificates::issue::issue;
 use ipu_runtime::scope::Scope;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;

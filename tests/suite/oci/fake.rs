@@ -11,9 +11,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use ipu_guest_host::digest_of;
-use ipu_policies::oci::manifest::artefact;
-use ipu_policies::oci::reference::Reference;
-use ipu_policies::oci::registry::{Access, Registry};
+use ipu_oci::manifest::artefact;
+use ipu_oci::reference::Reference;
+use ipu_oci::registry::{Access, Registry};
 
 /// A request to a registry.
 #[derive(Clone, Debug)]

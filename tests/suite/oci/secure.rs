@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::IntoResponse;
-use ipu_policies::oci::fetch::{component, find};
-use ipu_policies::oci::registry::{Access, Registry};
+use ipu_oci::fetch::{component, find};
+use ipu_oci::registry::{Access, Registry};
 use ipu_text::explain;
 use rustls::ServerConfig;
 use rustls::crypto::ring;

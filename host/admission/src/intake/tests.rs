@@ -9,7 +9,7 @@ use axum::extract::ConnectInfo;
 use axum::http::Request;
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt, stream};
-use ipu_runtime::port::body::fixtures::byte_by_byte;
+use ipu_ports::body::fixtures::byte_by_byte;
 use serde_json::json;
 
 use super::*;

@@ -133,8 +133,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::oci::cosign::public_keys;
     use crate::source::fixture::{World, key, module, signature};
+    use ipu_oci::cosign::public_keys;
 
     /// A release whose one required key is in a ConfigMap, and a module that this key signed.
     struct Fixture {

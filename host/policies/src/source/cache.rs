@@ -12,7 +12,7 @@ use super::keys::KeyList;
 use super::shared_dir::SharedDir;
 use super::stored_module::{InvalidSignatures, StoredModule, Unusable, file_names, files};
 use super::{Fetched, Sources};
-use crate::oci::reference::is_digest;
+use ipu_oci::reference::is_digest;
 
 impl Sources {
     /// Returns a stored module if its digest is right, and a key of each list signed it. The folder of the Pod is first:

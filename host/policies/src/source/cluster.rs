@@ -10,9 +10,9 @@ use kube::api::Api;
 use super::keys::KeyList;
 use super::stored_signature::StoredSignature;
 use super::{Fetched, SourceError, Sources};
-use crate::oci::cosign::{Unsigned, file_signer};
-use crate::oci::credentials::Credentials;
-use crate::oci::reference::Reference;
+use ipu_oci::cosign::{Unsigned, file_signer};
+use ipu_oci::credentials::Credentials;
+use ipu_oci::reference::Reference;
 
 /// End of the key with the signature of a module, after the key of the module.
 const SIGNATURE_SUFFIX: &str = ".sig";

@@ -7,7 +7,7 @@ use ipu_text::explain;
 use tokio::sync::OnceCell;
 
 use super::{SourceError, Sources};
-use crate::oci::cosign::{PublicKey, Unsigned, public_keys};
+use ipu_oci::cosign::{PublicKey, Unsigned, public_keys};
 
 /// Field of a policy with the keys of one module.
 const OF_POLICY: &str = "spec.module.oci.signature.keys";

@@ -8,9 +8,9 @@ use ipu_guest_host::Limits;
 use super::keys::KeyList;
 use super::stored_signature::StoredSignature;
 use super::{Fetched, SourceError, Sources, check_digest};
-use crate::oci::fetch::{FetchError, component, find, signers};
-use crate::oci::reference::Reference;
-use crate::oci::registry::{Access, Registry};
+use ipu_oci::fetch::{FetchError, component, find, signers};
+use ipu_oci::reference::Reference;
+use ipu_oci::registry::{Access, Registry};
 
 impl Sources {
     pub(super) async fn fetch_oci(

@@ -13,7 +13,7 @@ use super::Fetched;
 use super::keys::KeyList;
 use super::regular_file::open_regular;
 use super::stored_signature::StoredSignature;
-use crate::oci::reference::is_digest;
+use ipu_oci::reference::is_digest;
 
 /// Size limit of the file of a signature, in bytes: the largest stored manifest and the largest signature in base64.
 const SIGNATURE_FILE: u64 = 512 << 10;

@@ -4,8 +4,8 @@ use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
-use crate::oci::cosign::{PublicKey, Signature, file_signer};
-use crate::oci::manifest::component_of;
+use ipu_oci::cosign::{PublicKey, Signature, file_signer};
+use ipu_oci::manifest::component_of;
 
 /// Size limit of a manifest that is stored beside a signature, in bytes. That of a component has a few hundred.
 const MANIFEST: usize = 64 << 10;
@@ -98,8 +98,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::oci::cosign::public_keys;
-    use crate::oci::manifest::artefact;
+    use ipu_oci::cosign::public_keys;
+    use ipu_oci::manifest::artefact;
 
     const MODULE: &[u8] = b"a module";
 

@@ -15,7 +15,7 @@ use ipu_partitions::watched::{PartitionWatch, watched};
 use ipu_partitions::{Guarded, controller_pool::ControllerPool};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
-use ipu_runtime::port::metrics::Refused;
+use ipu_ports::metrics::Refused;
 use ipu_runtime::scope::{Conflicts, Scope};
 use kube::Client;
 use kube::client::Body as KubeBody;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cluster::files::{At, FileError};
 use ipu_guest_host::{InspectError, describe, digest_of};
-use ipu_policies::oci::manifest::{INDEX, MANIFEST, artefact};
+use ipu_oci::manifest::{INDEX, MANIFEST, artefact};
 use serde_json::json;
 
 use super::archive::Files;

@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::oci::cosign::public_keys;
 use crate::source::shared_dir::SharedDir;
 use crate::source::stored_signature::StoredSignature;
+use ipu_oci::cosign::public_keys;
 
 const MODULE: &[u8] = b"a module";
 

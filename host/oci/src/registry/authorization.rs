@@ -8,10 +8,10 @@ use http::{Method, Uri};
 use serde::Deserialize;
 
 use super::{Registry, RegistryError, short};
-use crate::oci::address::{may_be_asked, with_query};
-use crate::oci::challenge::{Challenge, challenge};
-use crate::oci::credentials::Credentials;
-use crate::oci::http::{Answer, Outgoing};
+use crate::address::{may_be_asked, with_query};
+use crate::challenge::{Challenge, challenge};
+use crate::credentials::Credentials;
+use crate::http::{Answer, Outgoing};
 
 /// Size limit of a response of a token server, in bytes.
 const TOKEN: u64 = 64 << 10;

@@ -21,7 +21,7 @@ use super::client_timeout::{Arrived, ConnectionEvents};
 use super::limits::Limits;
 use super::preemptive_semaphore::{Full, Permit, PreemptiveSemaphore, Rank};
 use super::rate_limiter::{Rate, RateLimiter, number};
-use crate::port::metrics::Refused;
+use crate::metrics::Refused;
 
 /// Connections per second of one address, and the burst after an idle time. An API server with many reviews opens
 /// one for each request.

@@ -11,7 +11,7 @@ use super::{PublicKey, Rejection};
 const STATEMENT: &str = "application/vnd.in-toto+json";
 
 /// Predicate type of a statement. The same key can sign others, such as an SBOM.
-pub(in crate::oci) const PURPOSE: &str = "https://sigstore.dev/cosign/sign/v1";
+pub(crate) const PURPOSE: &str = "https://sigstore.dev/cosign/sign/v1";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::ca_bundle::{self, Trust, WebhookBundle};
 use super::owner;
 use super::serving::CHECK_TIMEOUT;
-use crate::requests;
+use ipu_runtime::requests;
 
 /// Failure to set the caBundles or the owner.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::CertificateBundle;
 use super::renewal::{CertificateManager, ManagerError};
 use super::served::ServedCertificates;
-use crate::clock;
+use ipu_runtime::clock;
 
 /// Period at which the certificate is checked.
 pub const CHECK_PERIOD: Duration = Duration::from_secs(15);

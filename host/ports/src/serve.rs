@@ -25,7 +25,7 @@ use super::listen;
 use crate::certificates::renewal::CertificateManager;
 use crate::certificates::served::ServedCertificates;
 use crate::certificates::serving::Serving;
-use crate::port::metrics::Refused;
+use crate::metrics::Refused;
 
 /// Time limit of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);

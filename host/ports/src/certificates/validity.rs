@@ -90,7 +90,9 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
 
     use super::{Action, Stored, decide};
-    use crate::certificates::{CertificateBundle, ClusterDomain, Source, issue, service_names};
+    use ipu_runtime::cluster_domain::ClusterDomain;
+
+    use crate::certificates::{CertificateBundle, Source, issue, service_names};
 
     const DAY: SignedDuration = SignedDuration::from_hours(24);
 

@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 use tower::Service;
 
 use super::*;
-use crate::port::body;
-use crate::port::client_timeout::ConnectionEvents;
-use crate::port::connection_limiter::TooMany;
-use crate::port::limits::{PROBES, REST, SECURE_REST};
-use crate::port::preemptive_semaphore::Share;
+use crate::body;
+use crate::client_timeout::ConnectionEvents;
+use crate::connection_limiter::TooMany;
+use crate::limits::{PROBES, REST, SECURE_REST};
+use crate::preemptive_semaphore::Share;
 
 /// Far beyond what any step takes, so that only a real hang reaches it.
 const BOUND: Duration = Duration::from_secs(30);

@@ -20,7 +20,7 @@ pub mod serving;
 pub mod validity;
 mod verification;
 
-pub use names::{ClusterDomain, service_names};
+pub use names::service_names;
 
 /// The issuer of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

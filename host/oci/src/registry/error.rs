@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 
-use crate::oci::http::HttpError;
-use crate::oci::tls::CaError;
+use crate::http::HttpError;
+use crate::tls::CaError;
 
 /// Failure of a request to a registry.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +131,7 @@ impl RegistryError {
     }
 
     /// Whether the object may not exist, or the user may not see it.
-    pub(in crate::oci) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,
             Self::Status { status, .. } => *status == StatusCode::METHOD_NOT_ALLOWED,

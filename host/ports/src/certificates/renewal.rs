@@ -1,6 +1,8 @@
 //! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around the decisions of
 //! `validity`.
 
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::requests;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::Api;
@@ -9,8 +11,7 @@ use tracing::{info, warn};
 
 use super::issue::IssueError;
 use super::validity::{Action, Stored, decide};
-use super::{CertificateBundle, Source, issue, secret};
-use crate::requests;
+use super::{CertificateBundle, Source, issue, secret, service_names};
 
 /// Most attempts after conflicting writes of the Secret.
 const ATTEMPTS: usize = 5;
@@ -87,6 +88,24 @@ pub struct CertificateManager {
 }
 
 impl CertificateManager {
+    /// The manager of the certificate of a Service of this release, in this Secret.
+    pub fn of_release(
+        client: Client,
+        release: &ReleaseOptions,
+        service: &str,
+        secret: String,
+        source: Source,
+    ) -> Self {
+        let domain = &release.cluster_domain;
+        Self {
+            client,
+            namespace: release.namespace.clone(),
+            secret,
+            names: service_names(source, service, &release.namespace, domain),
+            source,
+        }
+    }
+
     /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores it. If two replicas
     /// start together, one writes the Secret and the other reads it. `now` is called after the API server has answered,
     /// because its answers correct the clock.

@@ -1,6 +1,15 @@
-//! Ports for clients from anywhere: binds them, and serves them within limits.
+//! Ports for clients from anywhere.
+//!
+//! Entry points:
+//! - [`listen`] binds a port, and [`serve`] serves it within [`limits`] of connections, time and size.
+//! - [`preemptive_semaphore`] and [`rate_limiter`] divide what clients share, and [`body`] reads what they send.
+//! - [`certificates`] issues, renews, registers and loads the certificates of TLS.
+//!
+//! It must not know what is served: each area has its own routes and rights.
+#![forbid(unsafe_code)]
 
 pub mod body;
+pub mod certificates;
 mod client_timeout;
 mod closable;
 mod connection_limiter;
