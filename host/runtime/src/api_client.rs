@@ -1,4 +1,4 @@
-//! The client of the API server, which counts all requests of a process, and the deadlines of requests.
+//! The client of the API server, which counts all requests of a process and ends those without an answer.
 
 mod request_info;
 
@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::http::{Request, Response};
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
 use jiff::Timestamp;
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
@@ -15,7 +15,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use tower::{Layer, Service};
+use tower::{BoxError, Layer, Service};
 
 use self::request_info::request_info;
 use crate::clock;
@@ -26,8 +26,8 @@ const READ_TIMEOUT: Duration = Duration::from_mins(5);
 /// Deadline of a request for which a client waits.
 pub const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deadline of a request in the background. The API server itself ends a request after a minute, and a webhook may
-/// delay it by half of that: only a lost answer takes longer.
+/// Deadline of every request but a watch: a loop whose answer is lost must not stand still for as long as a watch may.
+/// The API server itself ends a request after a minute, and a webhook may delay it by half of that.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The API server did not answer within [`BACKGROUND_TIMEOUT`].
@@ -35,8 +35,8 @@ const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 #[error("no answer within {} s", BACKGROUND_TIMEOUT.as_secs())]
 struct NoAnswer;
 
-/// Returns the answer to a request, or an error after [`BACKGROUND_TIMEOUT`]. The API server may still carry out the
-/// request.
+/// Returns the answer to a request with its whole content, or an error after [`BACKGROUND_TIMEOUT`]. The API server may
+/// still carry out the request.
 pub fn with_timeout<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = kube::Result<T>> {
@@ -94,7 +94,7 @@ impl<S> Layer<S> for ApiCalls {
     }
 }
 
-/// A client's service that counts its requests. Answers set the clock.
+/// A client's service that counts its requests, and ends those without an answer. Answers set the clock.
 #[derive(Clone, Debug)]
 pub struct Counted<S> {
     inner: S,
@@ -104,14 +104,15 @@ pub struct Counted<S> {
 impl<S, B> Service<Request<Body>> for Counted<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError> + 'static,
     S::Future: Send + 'static,
 {
     type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
@@ -119,7 +120,14 @@ where
         let (verb, resource) = request_info(request.method().as_str(), uri.path(), uri.query());
         let calls = self.calls.clone();
         let asked = Timestamp::now();
-        let answered = self.inner.call(request);
+        let answered = self.inner.call(request).map_err(Into::into);
+        let answered = if verb == "watch" {
+            answered.left_future()
+        } else {
+            let answer = tokio::time::timeout(BACKGROUND_TIMEOUT, answered);
+            let answer = answer.map(|answer| answer.unwrap_or_else(|_| Err(NoAnswer.into())));
+            answer.right_future()
+        };
         let counted = answered.map(move |answer| {
             if let Ok(answer) = &answer {
                 clock::adjust(answer.headers(), asked);
@@ -148,7 +156,7 @@ mod tests {
     const BOUND: Duration = Duration::from_hours(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_without_answers_ends_after_the_longest_watch() {
+    async fn a_request_without_an_answer_ends_long_before_a_watch() {
         // The kernel accepts the connection.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -156,8 +164,15 @@ mod tests {
         let client = ApiCalls::default().client_of(config).unwrap();
         let began = Instant::now();
         let answer = timeout(BOUND, client.apiserver_version()).await;
+        let error = answer.expect("it has a deadline").unwrap_err();
+        let text = ipu_text::explain(&error);
+        assert!(text.contains("no answer within 65 s"), "{text}");
+        let waited = began.elapsed();
+        let watch = Request::get("/api/v1/pods?watch=true").body(Vec::new());
+        let answer = timeout(BOUND, client.request_text(watch.unwrap())).await;
         answer.expect("it has a deadline").unwrap_err();
-        assert!(began.elapsed() > Duration::from_secs(290));
+        let watched = began.elapsed().saturating_sub(waited);
+        assert!(watched > Duration::from_secs(290), "{watched:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,9 @@
 //!
 //! The log is kept in memory only. A restart loses it; a lasting fault soon recurs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod recent_ids;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use ipu_api::ipupartition::AutoResets;
@@ -10,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::recent_ids::RecentIds;
 use super::model::{Device, Lookup, ReadyState};
 
 /// Time for which a failure counts.
@@ -24,7 +27,7 @@ const DEVICES_SHOWN: usize = 8;
 /// Maximum number of IPUs kept over all failures of one controller.
 const DEVICES_MAX: usize = 16_384;
 
-/// Maximum number of failures and of resets kept for one controller. The oldest are dropped.
+/// Maximum number of failures, of resets, and of partitions with either kept for one controller. The oldest are dropped.
 const EVENTS_MAX: usize = 4096;
 
 /// Failures and resets of all controllers.
@@ -73,9 +76,9 @@ struct ControllerLog {
     failures: VecDeque<Failure>,
     resets: VecDeque<(Timestamp, u32)>,
     /// Partitions in state ERROR, each reported once.
-    open: BTreeSet<String>,
+    open: RecentIds<()>,
     /// Last observed reset counter of each partition.
-    counters: HashMap<String, u32>,
+    counters: RecentIds<u32>,
     /// IPUs that were reported as suspect, each once.
     suspects: BTreeSet<DeviceKey>,
     last_failure_id: u64,
@@ -122,7 +125,7 @@ impl FailureLog {
         now: Timestamp,
     ) -> Option<FailureId> {
         let log = self.log_of(controller, now);
-        if log.open.len() >= EVENTS_MAX || !log.open.insert(id.to_owned()) {
+        if log.open.observe(id, (), now, EVENTS_MAX).is_some() {
             return None;
         }
         log.last_failure_id += 1;
@@ -191,14 +194,12 @@ impl FailureLog {
         now: Timestamp,
     ) {
         let log = self.log_of(controller, now);
-        let before = log.counters.get(id).copied();
         // Most partitions are never reset, and need no entry.
-        if resets.count == 0 || (before.is_none() && log.counters.len() >= EVENTS_MAX) {
+        if resets.count == 0 {
             log.counters.remove(id);
             return;
         }
-        log.counters.insert(id.to_owned(), resets.count);
-        let more = match before {
+        let more = match log.counters.observe(id, resets.count, now, EVENTS_MAX) {
             // A requested reset restarts the counter, so it can decrease.
             Some(before) => resets.count.saturating_sub(before),
             None => u32::from(

@@ -124,6 +124,23 @@ fn resets_are_what_a_counter_has_grown_by() {
 }
 
 #[test]
+fn partitions_that_nobody_observes_again_hide_no_later_trouble() {
+    let mut log = FailureLog::default();
+    // Another process has removed them, so that this one never reads that they are gone.
+    for number in 0..EVENTS_MAX {
+        let id = format!("gone-{number}");
+        assert!(log.record_failure(POD, &id, at(0)).is_some());
+        log.record_resets(POD, &id, &resets(1, Some(0)), at(0));
+    }
+    assert!(log.record_failure(POD, "p-1", at(30)).is_some());
+    assert!(log.record_failure(POD, "p-1", at(31)).is_none());
+    log.record_resets(POD, "p-1", &resets(1, Some(30)), at(30));
+    log.record_resets(POD, "p-1", &resets(3, Some(31)), at(31));
+    let stats = log.stats(POD, at(31));
+    assert_eq!((stats.failed_partitions, stats.auto_resets), (1, 3));
+}
+
+#[test]
 fn a_flood_of_trouble_is_bounded() {
     let mut log = FailureLog::default();
     for number in 0..10_000 {
