@@ -12,7 +12,8 @@ use clap::{Args, ValueEnum};
 use ipu_evaluation::figures::{Input, figures};
 use ipu_evaluation::report::{Evaluated, Report};
 use ipu_evaluation::{
-    Controller, Decided, Job, Order, Replay, Settings, controllers, generate, jobs, plot, replay,
+    BlockChoice, Controller, Decided, Job, Order, Replay, Settings, controllers, generate, jobs,
+    plot, replay,
 };
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::{PlacementRequest, PolicyRequest};
@@ -39,6 +40,15 @@ enum OrderArg {
     Creation,
     /// By the IPUs that the namespace has, the fewest first.
     FairShare,
+}
+
+/// The free block that a V-IPU controller splits for a partition.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BlockChoiceArg {
+    /// The smallest that holds it.
+    Smallest,
+    /// The one at the lowest place.
+    Lowest,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -86,6 +96,9 @@ pub(super) struct EvaluateArgs {
     /// Compare both to find out what the knowledge is worth.
     #[arg(long)]
     exact_blocks: bool,
+    /// The free block that a V-IPU controller splits for a partition. Compare both to find out what the choice is worth.
+    #[arg(long, value_enum, default_value_t = BlockChoiceArg::Smallest)]
+    block_choice: BlockChoiceArg,
     /// Settings for the components, as a JSON object.
     #[arg(long, default_value = "{}", value_parser = settings)]
     settings: String,
@@ -177,6 +190,10 @@ fn replayed(
         },
         backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
         exact_blocks: args.exact_blocks,
+        block_choice: match args.block_choice {
+            BlockChoiceArg::Smallest => BlockChoice::Smallest,
+            BlockChoiceArg::Lowest => BlockChoice::Lowest,
+        },
         ..Settings::default()
     };
     if name == BUILT_IN {

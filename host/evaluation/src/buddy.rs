@@ -7,6 +7,16 @@ use ipu_guest_host::context::SizeCount;
 /// Sizes of blocks that a `u32` can hold.
 const ORDERS: usize = u32::BITS as usize;
 
+/// The free block that a controller splits for a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockChoice {
+    /// The smallest that holds it, and of several the lowest: what is left stays in large blocks.
+    #[default]
+    Smallest,
+    /// The lowest that holds it.
+    Lowest,
+}
+
 /// The free blocks of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Buddy {
@@ -29,10 +39,14 @@ impl Buddy {
         Self { free }
     }
 
-    /// Takes the lowest of the smallest free blocks that hold `ipus`, a power of two. Returns its first IPU.
-    pub(crate) fn take(&mut self, ipus: u32) -> Option<u32> {
+    /// Takes `ipus`, a power of two, from a free block that holds them. Returns the first IPU.
+    pub(crate) fn take(&mut self, ipus: u32, choice: BlockChoice) -> Option<u32> {
         let order = order(ipus);
-        let mut from = (order..ORDERS).find(|&order| !self.free[order].is_empty())?;
+        let mut large_enough = (order..ORDERS).filter(|&order| !self.free[order].is_empty());
+        let mut from = match choice {
+            BlockChoice::Smallest => large_enough.next(),
+            BlockChoice::Lowest => large_enough.min_by_key(|&order| self.free[order].first()),
+        }?;
         let first = self.free[from].pop_first()?;
         while from > order {
             from -= 1;
@@ -100,17 +114,33 @@ mod tests {
     #[test]
     fn the_smallest_block_that_holds_it_is_taken() {
         let mut buddy = Buddy::new(16);
-        let taken: Vec<_> = [4, 1, 8, 2, 2].map(|ipus| buddy.take(ipus)).into();
+        let taken: Vec<_> = [4, 1, 8, 2, 2]
+            .map(|ipus| buddy.take(ipus, BlockChoice::Smallest))
+            .into();
         assert_eq!(taken, [Some(0), Some(4), Some(8), Some(6), None]);
         assert_eq!((buddy.free(), buddy.largest()), (1, 1));
-        assert_eq!(buddy.take(1), Some(5));
-        assert_eq!(buddy.take(1), None);
+        assert_eq!(buddy.take(1, BlockChoice::Smallest), Some(5));
+        assert_eq!(buddy.take(1, BlockChoice::Smallest), None);
+    }
+
+    #[test]
+    fn the_lowest_block_that_holds_it_is_taken() {
+        let halves = || {
+            let mut buddy = Buddy::new(16);
+            assert_eq!(buddy.take(8, BlockChoice::Lowest), Some(0));
+            assert_eq!(buddy.take(4, BlockChoice::Lowest), Some(8));
+            buddy.put_back(0, 8);
+            buddy
+        };
+        assert_eq!(halves().take(4, BlockChoice::Smallest), Some(12));
+        assert_eq!(halves().take(4, BlockChoice::Lowest), Some(0));
     }
 
     #[test]
     fn neighbours_join_again() {
         let mut buddy = Buddy::new(16);
-        let blocks = [2, 2, 4, 8].map(|ipus| (buddy.take(ipus).unwrap(), ipus));
+        let blocks =
+            [2, 2, 4, 8].map(|ipus| (buddy.take(ipus, BlockChoice::Smallest).unwrap(), ipus));
         for (first, ipus) in blocks {
             buddy.put_back(first, ipus);
         }
@@ -120,9 +150,9 @@ mod tests {
     #[test]
     fn free_ipus_in_pieces_hold_no_large_partition() {
         let mut buddy = Buddy::new(16);
-        let first = buddy.take(2).unwrap();
-        assert_eq!(buddy.take(8), Some(8));
-        let second = buddy.take(4).unwrap();
+        let first = buddy.take(2, BlockChoice::Smallest).unwrap();
+        assert_eq!(buddy.take(8, BlockChoice::Smallest), Some(8));
+        let second = buddy.take(4, BlockChoice::Smallest).unwrap();
         buddy.put_back(8, 8);
         // 10 of 16 IPUs are free, and 8 of them are one block.
         assert_eq!((buddy.free(), buddy.largest()), (10, 8));
@@ -140,8 +170,14 @@ mod tests {
     fn a_controller_of_any_size_has_aligned_blocks() {
         let mut buddy = Buddy::new(24);
         assert_eq!(buddy.largest(), 16);
-        assert_eq!((buddy.take(8), buddy.take(16)), (Some(16), Some(0)));
-        assert_eq!(buddy.take(1), None);
+        assert_eq!(
+            (
+                buddy.take(8, BlockChoice::Smallest),
+                buddy.take(16, BlockChoice::Smallest)
+            ),
+            (Some(16), Some(0))
+        );
+        assert_eq!(buddy.take(1, BlockChoice::Smallest), None);
         buddy.put_back(16, 8);
         buddy.put_back(0, 16);
         assert_eq!(buddy, Buddy::new(24));

@@ -30,6 +30,7 @@ mod statistics;
 pub mod timeline;
 mod usage;
 
+pub use buddy::BlockChoice;
 pub use controllers::{Controller, ControllersError};
 pub use jobs::{Job, JobsError};
 pub use replay::{Decided, Order, Replay, Settings, replay};

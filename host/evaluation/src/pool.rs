@@ -4,7 +4,7 @@ use ipu_api::ipupartition::ControllerRef;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::largest_partition;
 
-use crate::buddy::Buddy;
+use crate::buddy::{BlockChoice, Buddy};
 use crate::controllers::Controller;
 
 /// Key of the label of the controllers' nodes. No job of a replay selects nodes.
@@ -75,9 +75,9 @@ impl Pool {
     }
 
     /// Creates a partition on the controller with this name. `None`: it has no aligned block of that size.
-    pub(crate) fn create(&mut self, name: &str, ipus: u32) -> Option<Block> {
+    pub(crate) fn create(&mut self, name: &str, ipus: u32, choice: BlockChoice) -> Option<Block> {
         let controller = self.refs.iter().position(|one| one.name == name)?;
-        let first = self.buddies[controller].take(ipus)?;
+        let first = self.buddies[controller].take(ipus, choice)?;
         Some(Block {
             controller,
             first,
@@ -131,11 +131,11 @@ mod tests {
     #[test]
     fn the_largest_free_partition_is_estimated_from_the_free_ipus() {
         let mut pool = pool();
-        let first = pool.create("pod1", 8).unwrap();
-        let small = pool.create("pod1", 4).unwrap();
-        pool.create("pod1", 4).unwrap();
-        assert_eq!(pool.create("pod1", 1), None);
-        assert_eq!(pool.create("pod3", 1), None);
+        let first = pool.create("pod1", 8, BlockChoice::Smallest).unwrap();
+        let small = pool.create("pod1", 4, BlockChoice::Smallest).unwrap();
+        pool.create("pod1", 4, BlockChoice::Smallest).unwrap();
+        assert_eq!(pool.create("pod1", 1, BlockChoice::Smallest), None);
+        assert_eq!(pool.create("pod3", 1, BlockChoice::Smallest), None);
         pool.remove(small);
         let view = &pool.views(false)[0];
         assert_eq!((view.used_ipus, view.largest_free), (12, 4));
@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn exact_views_have_the_blocks_of_the_allocator() {
         let mut pool = pool();
-        let blocks = [4, 4, 4, 4].map(|ipus| pool.create("pod1", ipus).unwrap());
+        let blocks =
+            [4, 4, 4, 4].map(|ipus| pool.create("pod1", ipus, BlockChoice::Smallest).unwrap());
         pool.remove(blocks[0]);
         pool.remove(blocks[2]);
         // 8 IPUs are free, in two pieces.
@@ -164,12 +165,12 @@ mod tests {
         let mut pool = pool();
         assert!(pool.fragmentation(&mix).abs() < 1e-9);
         // pod1: 4 + 8 IPUs are free in blocks of their size; pod2: all 16.
-        pool.create("pod1", 4).unwrap();
+        pool.create("pod1", 4, BlockChoice::Smallest).unwrap();
         let expected = 0.25 * 4.0 + 0.25 * 12.0;
         assert!((pool.fragmentation(&mix) - expected).abs() < 1e-9);
         // Of 28 free IPUs, 4 are no block of 8, and 12 no block of 16.
         assert!((pool.least_fragmentation(&mix) - expected).abs() < 1e-9);
-        pool.create("pod2", 4).unwrap();
+        pool.create("pod2", 4, BlockChoice::Smallest).unwrap();
         assert!((pool.fragmentation(&mix) - (0.25 * 8.0 + 0.25 * 24.0)).abs() < 1e-9);
         assert!((pool.least_fragmentation(&mix) - 0.25 * 8.0).abs() < 1e-9);
     }

@@ -16,6 +16,7 @@ use ipu_partitions::queue::{BACKFILL_LIMIT, QueueEntry};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::buddy::BlockChoice;
 use crate::controllers::Controller;
 use crate::jobs::Job;
 use crate::pool::Pool;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub gang_patience: Duration,
     /// Whether the controllers report which IPUs are free. Otherwise policies see an estimate.
     pub exact_blocks: bool,
+    /// The free block that a controller splits for a partition.
+    pub block_choice: BlockChoice,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             backfill_limit: BACKFILL_LIMIT,
             gang_patience: Duration::from_mins(2),
             exact_blocks: false,
+            block_choice: BlockChoice::default(),
         }
     }
 }

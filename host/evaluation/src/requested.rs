@@ -186,6 +186,7 @@ fn attempt(controller: ControllerRef, outcome: AttemptOutcome, now: Timestamp) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buddy::BlockChoice;
     use crate::controllers::Controller;
     use crate::pool::Pool;
 
@@ -225,7 +226,7 @@ mod tests {
         }]);
         let controller = pool.refs()[0].clone();
         let mut gang = gang();
-        let block = pool.create("pod1", 4).unwrap();
+        let block = pool.create("pod1", 4, BlockChoice::Smallest).unwrap();
         assert!(!gang.place(0, (controller.clone(), block), at(10)));
         assert_eq!((gang.held(0), gang.held(1)), (1, 1));
         assert_eq!(gang.entries(at(11)).len(), 1);
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(gang.release_late(patience, at(130)), [block]);
         assert_eq!(gang.entries(at(130)).len(), 2);
         for slot in [0, 1] {
-            let block = pool.create("pod1", 4).unwrap();
+            let block = pool.create("pod1", 4, BlockChoice::Smallest).unwrap();
             assert_eq!(
                 gang.place(slot, (controller.clone(), block), at(140)),
                 slot == 1

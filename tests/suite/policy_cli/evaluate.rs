@@ -121,6 +121,9 @@ fn every_figure_has_a_bound_and_exact_blocks_are_never_refused() {
     }
     assert!(estimated["refused"].as_u64() > Some(0), "{estimated}");
     assert_eq!(policy(" --exact-blocks")["refused"], 0);
+    // Another choice of the controllers leaves other blocks.
+    let lowest = policy(" --block-choice lowest");
+    assert_ne!(lowest["figures"], estimated["figures"]);
     assert!(policy(" --order fair-share")["ran"].as_u64() > Some(100));
     let printed = folder.policy(&format!("{line} --markdown"));
     assert!(

@@ -78,7 +78,8 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             };
             match answer {
                 Answer::Try(controller, _) => {
-                    if let Some(block) = self.pool.create(&controller.name, ipus) {
+                    let choice = self.settings.block_choice;
+                    if let Some(block) = self.pool.create(&controller.name, ipus, choice) {
                         self.placed((index, slot), (controller, block), now);
                         return Served::Placed;
                     }
