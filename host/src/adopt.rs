@@ -15,8 +15,8 @@ use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::object_ref::ObjectRef;
-use ipu_partitions::placement_request::request::shortened;
-use ipu_partitions::status_update;
+use ipu_ledger::status;
+use ipu_placement::guest_call::values::shortened;
 use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
@@ -195,7 +195,7 @@ async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), Str
     let mut partition = adoption.partition.clone();
     let status = partition.status.unwrap_or_default();
     let controller = (adoption.controller.clone(), adoption.account.clone());
-    let taken = status_update::adoption_requested(&status, controller, id.to_owned(), clock::now());
+    let taken = status::adoption_requested(&status, controller, id.to_owned(), clock::now());
     partition.status = Some(taken);
     let written = Api::<IPUPartition>::all(client.clone())
         .replace_status(&partition.name_any(), &PostParams::default(), &partition)

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ipu_guest_host::context::{Admission, Operation};
-use ipu_guest_host::model::Hook;
+use ipu_api::guest::admission::{Admission, Operation};
+use ipu_api::guest::digest::digest_of;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{
     BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, OpenError,
-    componentize, digest_of,
+    componentize,
 };
 use ipu_text::explain;
 use serde_json::json;

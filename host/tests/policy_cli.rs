@@ -8,8 +8,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Hook;
 
 /// A validation policy that finds nothing wrong, of about the size that real ones have: threads that
 /// begin after it was compiled find the allocator with nothing at hand.

@@ -14,8 +14,8 @@ mod unreadable;
 mod until_active;
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_guest_host::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};

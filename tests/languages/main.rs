@@ -9,8 +9,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::context::{Admission, NamespaceContext, Operation, PlacementContext};
-use ipu_guest_host::model::{ControllerView, Decision, Hook, PartitionRequest, built_in_file};
+use ipu_api::guest::admission::{Admission, Operation};
+use ipu_api::guest::namespace::NamespaceContext;
+use ipu_api::guest::placement::{ControllerView, Decision, PartitionRequest, PlacementContext};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, Limits};
 use serde_json::{Value, json};
 use tests::languages;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use ipu_guest_host::model::{Decision, Hook};
-use ipu_guest_host::policy_request::PlacementRequest;
+use ipu_api::guest::placement::{Decision, PlacementRequest};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{
     CONTRACT, ContractVersion, Guest, GuestHost, LoadError, ModuleConfig, capabilities,
 };

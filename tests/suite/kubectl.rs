@@ -8,11 +8,10 @@ use std::fs;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
-use ipu_kubectl::completion;
 use ipu_kubectl::cordon::reason;
 use ipu_kubectl::goodput::{GoodputBy, JobCollector, Since, goodput};
-use ipu_kubectl::queue as plugin;
-use ipu_partitions::queue;
+use ipu_kubectl::{completion, queue as plugin};
+use ipu_placement::queue;
 use jiff::Timestamp;
 use kube::CustomResourceExt;
 use kube::core::DynamicObject;
@@ -83,6 +82,8 @@ fn the_advice_about_a_reason_is_that_of_the_page_of_messages() {
 fn causes_of_waiting_are_those_of_the_page_of_messages_and_of_the_code() {
     let messages = messages();
     let mut files = rust_files("host/partitions/src");
+    files.extend(rust_files("host/ledger/src"));
+    files.extend(rust_files("host/placement/src"));
     files.extend(rust_files("guests/sdk/src"));
     for one in WAITING {
         let row = format!("{} ({}", one.cause, one.remedy);

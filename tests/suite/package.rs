@@ -10,13 +10,12 @@ use std::sync::LazyLock;
 use cluster::files::sha256_of;
 use cluster::platform::{AMD64, ARM64};
 use cluster::settings::Settings;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ipu_oci::manifest::component_of;
-use release::cargo;
-use release::dist;
 use release::guests::{self, GUESTS};
 use release::package::archive::{self, Files};
 use release::package::{self, Parts, VERSION, chart, krew, sums};
+use release::{cargo, dist};
 use serde_json::Value;
 
 use crate::sources::repository;

@@ -19,7 +19,7 @@ mod users;
 
 use std::time::Duration;
 
-use ipu_partitions::watched::{Watched, watched};
+use ipu_partitions::store::watch::{Watched, watched};
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::scope::Scope;
 use vipu_client::model::CreateRequest;

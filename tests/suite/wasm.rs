@@ -16,8 +16,8 @@ mod what_if;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_guest_host::context::{Admission, Operation};
-use ipu_guest_host::model::Hook;
+use ipu_api::guest::admission::{Admission, Operation};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use serde_json::json;
 

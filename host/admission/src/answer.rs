@@ -1,6 +1,7 @@
 //! Pure: the answer to the API server.
 
-use ipu_guest_host::model::{ModuleDigest, Violation};
+use ipu_api::guest::admission::Violation;
+use ipu_api::guest::digest::ModuleDigest;
 use ipu_guest_host::texts::{WARNING, WARNINGS};
 use ipu_text::sanitize;
 use json_patch::Patch;
@@ -177,12 +178,13 @@ fn base64(patch: &Patch) -> k8s_openapi::ByteString {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::guest::admission::Violation;
+    use ipu_api::guest::digest::ModuleDigest;
     use serde_json::json;
 
     use super::{Answer, Decision};
     use crate::request::ReviewVersion;
     use crate::request::tests::request;
-    use ipu_guest_host::model::{ModuleDigest, Violation};
 
     fn violation(field: &str, message: &str) -> Violation {
         Violation {

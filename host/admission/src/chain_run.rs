@@ -6,10 +6,10 @@ mod shadows;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ipu_api::guest::admission::{Admission, Defaulted, Defaulting, Verdict};
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
-use ipu_guest_host::context::Admission;
 use ipu_guest_host::metrics::SkipReason;
-use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
+use ipu_guest_host::model::Served;
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use ipu_guest_host::model::Violation;
+use ipu_api::guest::admission::Violation;
 use serde_json::Value;
 
 use super::request::AdmissionRequest;

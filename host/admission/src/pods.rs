@@ -8,9 +8,9 @@ mod patch;
 mod recreated;
 mod shown;
 
+use ipu_api::guest::admission::{Operation, Violation};
+use ipu_api::guest::namespace::NamespaceContext;
 use ipu_api::pod_request::{NewPartition, PodRequest};
-use ipu_guest_host::context::{NamespaceContext, Operation};
-use ipu_guest_host::model::Violation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::fair_semaphore::Asker;
 use json_patch::{Patch, PatchOperation};

@@ -3,15 +3,15 @@
 //! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON
 //! of the API server.
 
-use ipu_text::sanitize;
-use serde::Deserialize;
-use serde_json::Value;
-
-use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, Operation, User};
+use ipu_api::guest::admission::{Admission, GROUPS_MAX, Operation, User};
+use ipu_api::guest::namespace::NamespaceContext;
 use ipu_guest_host::limits::OBJECT_TREE;
 use ipu_policies::match_input::ReviewedResource;
 use ipu_policies::match_samples;
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
+use ipu_text::sanitize;
+use serde::Deserialize;
+use serde_json::Value;
 
 /// Memory limit of a parsed review.
 pub const TREE: Budget = Budget::of_memory(OBJECT_TREE);

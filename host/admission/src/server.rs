@@ -4,13 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use ipu_guest_host::context::Operation;
+use axum::{Router, middleware};
+use ipu_api::guest::admission::Operation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_ports::metrics::Refused;
@@ -29,12 +28,11 @@ use super::callers::Callers;
 use super::chain_run::ChainRun;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
-use super::pod_trial::PodTrial;
+use super::pod_trial::{self, PodTrial};
 use super::request::{AdmissionRequest, DEFAULTED, RULED, Reviewed};
-use super::scale::{ScaleError, StoredJobs};
+use super::scale::{self, ScaleError, StoredJobs};
 use super::{
-    MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, VALIDATE_POD_PATH, VALIDATE_SCALE_PATH, pod_trial,
-    pods, scale,
+    MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, VALIDATE_POD_PATH, VALIDATE_SCALE_PATH, pods,
 };
 
 /// The shared state of the webhooks.

@@ -6,8 +6,8 @@
 
 use std::slice::Iter;
 
+use ipu_api::guest::admission::{Verdict, Violation};
 use ipu_api::labels::{NATIVE_POD_LABEL, PARTITION_ANNOTATION};
-use ipu_guest_host::model::{Verdict, Violation};
 use ipu_guest_host::policy_request::Review;
 use serde_json::{Value, json};
 
@@ -194,7 +194,7 @@ mod tests {
     fn both_states_of_a_pod_are_shown_with_the_size() {
         let mut review = Review::of(
             sharing().admission(
-                ipu_guest_host::context::Operation::Update,
+                ipu_api::guest::admission::Operation::Update,
                 Default::default(),
             ),
             sharing().object,

@@ -1,6 +1,6 @@
 //! Pure: the answer of the validating webhook, from the verdicts of the validation policies.
 
-use ipu_guest_host::model::Verdict;
+use ipu_api::guest::admission::Verdict;
 use ipu_guest_host::texts;
 
 use super::answer::Decision;
@@ -17,8 +17,9 @@ pub fn decision(verdict: Verdict) -> (Decision, Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::guest::admission::Violation;
+
     use super::*;
-    use ipu_guest_host::model::Violation;
 
     fn verdict(violations: Vec<Violation>) -> Verdict {
         Verdict {

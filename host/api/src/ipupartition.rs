@@ -326,3 +326,9 @@ impl Attempt {
         }
     }
 }
+
+/// Whether the reason of a refused attempt says that the V-IPU controller has no IPUs left: the end of the reason is the
+/// gRPC code.
+pub fn is_exhausted_reason(reason: &str) -> bool {
+    reason.ends_with("(ResourceExhausted)")
+}

@@ -9,9 +9,10 @@
 //! - [`pod_template`] has the users' templates in a form that can be compared, and [`quantity`] their quantities.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
-//!   object. [`node_scheduling`] is what Pods require of a node.
+//!   object. [`node_scheduling`] is what Pods require of a node, and [`interned`] shares equal values.
+//! - [`guest`] has the values of the contract with guests.
 //!
-//! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any package of this
+//! It does no I/O and decides nothing. It must not know the V-IPU, how a guest is called, registries, or any package of this
 //! workspace but `ipu-pod-template`, and it needs no client of Kubernetes.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,8 @@ pub mod accounting;
 pub mod condition;
 pub mod crd;
 pub mod dns1123;
+pub mod guest;
+pub mod interned;
 pub mod ipujob;
 mod ipujob_run;
 pub mod ipujob_status;

@@ -17,3 +17,8 @@ pub fn new_partition(
     partition.metadata.finalizers = Some(vec![PARTITION_FINALIZER.to_owned()]);
     partition
 }
+
+/// The largest partition that this number of free IPUs may hold: rounded down to a power of two.
+pub fn largest_partition(free: u32) -> u32 {
+    free.checked_ilog2().map_or(0, |exponent| 1 << exponent)
+}

@@ -1,5 +1,7 @@
 //! VIPUController: one V-IPU controller of the admin's list, with its state, and whether it is cordoned or drained.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -151,4 +153,49 @@ pub struct ControllerFailures {
     /// Time of the last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
+}
+
+/// Whether a controller is cordoned or drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum CordonState {
+    /// It gets no new partitions.
+    Cordoned,
+    /// Its partitions are moved away, too.
+    Draining,
+}
+
+impl CordonState {
+    /// Reads the request of an admin from the spec. A drained controller is also cordoned.
+    pub fn of(spec: &VIPUControllerSpec) -> Option<Self> {
+        if spec.draining {
+            return Some(Self::Draining);
+        }
+        spec.cordoned.then_some(Self::Cordoned)
+    }
+}
+
+/// The cordoned and drained controllers, by name.
+pub type CordonStates = BTreeMap<String, CordonState>;
+
+#[cfg(test)]
+mod tests {
+    use super::{CordonState, VIPUControllerSpec};
+
+    #[test]
+    fn one_that_is_drained_is_cordoned_and_one_that_is_neither_takes_new_partitions() {
+        for (cordoned, draining, expected) in [
+            (false, false, None),
+            (true, false, Some(CordonState::Cordoned)),
+            (false, true, Some(CordonState::Draining)),
+            (true, true, Some(CordonState::Draining)),
+        ] {
+            let spec = VIPUControllerSpec {
+                cordoned,
+                draining,
+                ..VIPUControllerSpec::default()
+            };
+            assert_eq!(CordonState::of(&spec), expected, "{spec:?}");
+        }
+    }
 }

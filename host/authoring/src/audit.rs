@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use ipu_admission::audit::{Outcome, Subject};
-use ipu_guest_host::context::User;
-use ipu_guest_host::model::Hook;
+use ipu_api::guest::admission::User;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::policy_request::{Answer, PolicyRequest};
 use ipu_guest_host::{Budget, CallResult, GuestError, OfflineGuest};
 use ipu_policies::match_evaluator::{MatchEvaluator, Purpose};

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 

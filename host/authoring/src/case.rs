@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use ipu_api::guest::admission::{Defaulting, Violation};
+use ipu_api::guest::placement::{Decision, PassedOver};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::GuestError;
-use ipu_guest_host::model::{Decision, Defaulting, Hook, PassedOver, Violation};
 use ipu_guest_host::policy_request::{Answer, PolicyRequest, PolicyRequestError};
 use ipu_text::explain;
 use json_patch::Patch;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{Inspection, inspect};
 
 use super::settings::settings;

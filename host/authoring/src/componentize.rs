@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Hook;
 
 use super::registry::read;
 use super::world::World;

@@ -2,22 +2,22 @@
 //!
 //! The budget of a call is fuel: the same files give the same output on every machine.
 
-use std::fs;
-use std::io;
-use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io, iter};
 
 use clap::{Args, ValueEnum};
+use ipu_api::guest::placement::PlacementRequest;
+use ipu_api::ipupolicy::Hook;
 use ipu_evaluation::figures::{Input, figures};
 use ipu_evaluation::report::{Evaluated, Report};
 use ipu_evaluation::{
     BlockChoice, Controller, Decided, Job, Order, Replay, Settings, controllers, generate, jobs,
     plot, replay,
 };
-use ipu_guest_host::model::Hook;
-use ipu_guest_host::policy_request::{PlacementRequest, PolicyRequest};
-use ipu_guest_host::{Budget, Limits, OfflineGuest, serial_walk};
+use ipu_guest_host::policy_request::PolicyRequest;
+use ipu_guest_host::{Budget, Limits, OfflineGuest};
+use ipu_placement::serial_walk::serial_walk;
 
 use super::document::{document, text};
 use super::host_verdict::placement_verdict;

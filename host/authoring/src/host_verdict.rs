@@ -1,15 +1,17 @@
 //! Pure: the verdict of the host on the answer of a guest, by the rules of the operator.
 
-use json_patch::Patch;
-use serde::Serialize;
-
 use ipu_admission::answer::Decision as Admitted;
 use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
 use ipu_admission::shared_partition::{SizeTrial, review_with_size, shares_partition};
 use ipu_admission::{failure, mutate, validate};
-use ipu_guest_host::model::{Decision, Defaulting, Verdict, Violation};
-use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
-use ipu_guest_host::{GuestError, serial_walk};
+use ipu_api::guest::admission::{Defaulting, Verdict, Violation};
+use ipu_api::guest::placement::{Decision, PlacementRequest};
+use ipu_guest_host::GuestError;
+use ipu_guest_host::policy_request::{Answer, PolicyRequest, Review};
+use ipu_placement::decision_check::check_decision;
+use ipu_placement::serial_walk::serial_walk;
+use json_patch::Patch;
+use serde::Serialize;
 
 /// Error of an answer of another world than its request.
 const WRONG_WORLD: &str = "the answer is of another world than the request";
@@ -169,7 +171,12 @@ pub(super) fn placement_verdict(
     answer: &Result<Answer, GuestError>,
 ) -> (Decision, Option<String>) {
     let checked = match answer {
-        Ok(Answer::Decision(decision)) => placement.check_decision(decision.clone()),
+        Ok(Answer::Decision(decision)) => check_decision(
+            decision.clone(),
+            &placement.request,
+            &placement.controllers,
+            &placement.attempts,
+        ),
         Ok(_) => Err(WRONG_WORLD.to_owned()),
         Err(error) => Err(ipu_text::explain(error)),
     };
@@ -186,10 +193,11 @@ pub(super) fn placement_verdict(
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::guest::admission::{Defaulted, Verdict};
+    use ipu_api::ipupolicy::Hook;
     use serde_json::{Value, json};
 
     use super::*;
-    use ipu_guest_host::model::{Defaulted, Hook, Verdict};
 
     fn verdict_json(hook: Hook, request: Value, answer: &Result<Answer, GuestError>) -> Value {
         let request = PolicyRequest::parse(hook, request).unwrap();

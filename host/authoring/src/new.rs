@@ -3,13 +3,12 @@
 //! A macro generates the bindings from the contract when the project is built. Its version compiles with Rust 1.85 and
 //! later.
 
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use clap::{Args, ValueEnum};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::CONTRACT;
-use ipu_guest_host::model::Hook;
 
 use super::world::World;
 use super::{PolicyCliError, failed_to};

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::{Limits, digest_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_guest_host::Limits;
 use ipu_oci::cosign::public_keys;
 use ipu_oci::fetch::{FetchError, component, find, signers};
 use ipu_oci::reference::Reference;

@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Hook;
-use ipu_guest_host::{Capabilities, Described, describe, digest_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::{Capabilities, Described, describe};
 use ipu_oci::manifest::artefact;
 use ipu_oci::push::push;
 use ipu_oci::reference::Reference;

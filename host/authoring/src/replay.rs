@@ -121,7 +121,7 @@ fn compare(
     line: usize,
     record: &Record,
     [a, b]: &[Replayed; 2],
-    digest_a: &ipu_guest_host::model::ModuleDigest,
+    digest_a: &ipu_api::guest::digest::ModuleDigest,
     summary: &mut Summary,
     out: &mut impl io::Write,
 ) -> Result<(), PolicyCliError> {

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::{Budget, CallResult, Limits, OfflineGuest};
 use ipu_text::explain;

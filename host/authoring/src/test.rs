@@ -1,12 +1,11 @@
 //! `policy test`: runs a folder of cases.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use clap::Args;
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::policy_request::PolicyRequest;
 use ipu_guest_host::{Budget, Limits, OfflineGuest};
 use ipu_text::explain;
@@ -14,9 +13,8 @@ use ipu_text::explain;
 use super::case::{Case, CaseError, Outcome};
 use super::document::{DocumentError, document, is_yaml};
 use super::host_verdict::host_verdict;
-use super::junit;
 use super::world::World;
-use super::{PolicyCliError, failed_to, no_policy};
+use super::{PolicyCliError, failed_to, junit, no_policy};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct TestArgs {

@@ -1,8 +1,7 @@
 //! Pure: the worlds of the contract as words of the command line.
 
 use clap::ValueEnum;
-
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 
 /// The worlds of package `ipu:policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,4 @@
-//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_partitions::queue`, which
+//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_placement::backfill`, which
 //! `tests/suite/kubectl.rs` compares: the plugin does not depend on that package, which contains a compiler.
 
 use std::collections::BTreeMap;

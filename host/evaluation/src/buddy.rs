@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ipu_guest_host::context::SizeCount;
+use ipu_api::guest::placement::SizeCount;
 
 /// Sizes of blocks that a `u32` can hold.
 const ORDERS: usize = u32::BITS as usize;

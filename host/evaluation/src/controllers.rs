@@ -89,7 +89,7 @@ pub fn capacity(controllers: &[Controller]) -> u64 {
 /// Returns the size of the largest partition that an empty controller holds.
 pub fn largest_partition(controllers: &[Controller]) -> u32 {
     let largest = controllers.iter().map(|one| one.ipus).max().unwrap_or(0);
-    vipu_client::model::largest_partition(largest)
+    ipu_api::partition_request::largest_partition(largest)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vipu_client::model::largest_partition;
+use ipu_api::partition_request::largest_partition;
 
 use crate::controllers::{self, Controller};
 use crate::jobs::Job;

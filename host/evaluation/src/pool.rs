@@ -1,8 +1,8 @@
 //! Pure: the V-IPU controllers of a replay: their state, and their view for placement.
 
+use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::ControllerRef;
-use ipu_guest_host::model::ControllerView;
-use vipu_client::model::largest_partition;
+use ipu_api::partition_request::largest_partition;
 
 use crate::buddy::{BlockChoice, Buddy};
 use crate::controllers::Controller;

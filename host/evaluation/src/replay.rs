@@ -10,9 +10,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::time::Duration;
 
-use ipu_guest_host::model::Decision;
-use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_partitions::queue::{BACKFILL_LIMIT, QueueEntry};
+use ipu_api::guest::placement::{Decision, PlacementRequest};
+use ipu_placement::backfill::BACKFILL_LIMIT;
+use ipu_placement::queue::QueueEntry;
 use jiff::Timestamp;
 use serde::Serialize;
 

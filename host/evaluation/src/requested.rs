@@ -7,8 +7,8 @@ use ipu_api::ipupartition::{
     OwnerMetadata, PartitionOptions, PartitionOwner, PartitionPhase, WaitingReason,
 };
 use ipu_api::partition_conditions;
-use ipu_partitions::eviction::{self, Sibling};
-use ipu_partitions::queue::{self, QueueEntry};
+use ipu_placement::drain::{self, Sibling};
+use ipu_placement::queue::{self, QueueEntry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -53,7 +53,7 @@ impl Requested {
             return 0;
         }
         let all: Vec<_> = self.partitions.iter().map(Sibling::of).collect();
-        eviction::of_owner(me, &all).held
+        drain::of_owner(me, &all).held
     }
 
     /// Returns the entries of those that wait, each with its slot.

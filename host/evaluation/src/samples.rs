@@ -1,7 +1,7 @@
 //! Jobs, V-IPU controllers and a policy for tests.
 
-use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_guest_host::serial_walk;
+use ipu_api::guest::placement::PlacementRequest;
+use ipu_placement::serial_walk::serial_walk;
 
 use crate::controllers::Controller;
 use crate::jobs::Job;

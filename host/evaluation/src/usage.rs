@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipu_guest_host::context::{NamespaceContext, Usage, others};
+use ipu_api::guest::namespace::{NamespaceContext, Usage, others};
 
 /// The usage of all namespaces.
 #[derive(Debug, Default)]

@@ -3,24 +3,23 @@
 mod placer_0_1;
 mod wire;
 
+use defaulting::exports::ipu::policy::defaulter;
+use defaulting::ipu::policy::{logging, types};
+use ipu_api::guest::admission::{Admission, Verdict, Violation};
+use ipu_api::guest::placement::{ControllerView, Decision, PartitionRequest, PlaceAttempt};
+use ipu_api::ipupolicy::Hook;
+use placement::exports::ipu::policy::placer;
+use validation::exports::ipu::policy::validator;
 use wasmtime::component::{
     Component, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower,
 };
 use wasmtime::{Store, StoreContextMut};
 
 use super::call_state::CallState;
-use super::context::Admission;
 use super::contract_version::ContractVersion;
 use super::guest_error::GuestError;
-use super::model::{
-    ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, Verdict, Violation,
-};
 use super::output_lines::LogLevel;
 use super::wasi;
-use defaulting::exports::ipu::policy::defaulter;
-use defaulting::ipu::policy::{logging, types};
-use placement::exports::ipu::policy::placer;
-use validation::exports::ipu::policy::validator;
 
 #[allow(missing_docs, unreachable_pub, dead_code, clippy::pedantic)]
 mod defaulting {

@@ -1,5 +1,7 @@
 //! Calls of one loaded module: each has a new instance and limits.
 
+use ipu_api::guest::admission::{Defaulted, Defaulting, Verdict};
+use ipu_api::guest::placement::{ControllerView, Decision, PartitionRequest, PlaceAttempt};
 use ipu_runtime::bounded_json::{self, Budget};
 use wasmtime::{Store, Trap};
 
@@ -8,9 +10,6 @@ use super::call_state::{CallState, Starved};
 use super::engine::GuestEngine;
 use super::guest_error::GuestError;
 use super::limits::{Limits, OverLimit};
-use super::model::{
-    ControllerView, Decision, Defaulted, Defaulting, PartitionRequest, PlaceAttempt, Verdict,
-};
 use super::texts::{self, FromGuest};
 use super::wasi::UnsupportedWasi;
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ipu_api::ipupolicy::Hook;
 use ipu_text::sanitize;
 use nix::time::{ClockId, clock_gettime};
 use wasmtime::{Store, UpdateDeadline};
@@ -10,7 +11,6 @@ use super::engine::GuestEngine;
 use super::fixed_random::FixedRandom;
 use super::limits::Limits;
 use super::memory_limiter::MemoryLimiter;
-use super::model::Hook;
 use super::output_lines::{LogLevel, OutputLines};
 
 /// Most log lines of one call.

@@ -1,13 +1,12 @@
 //! Pure: the imports and exports of a component, read from its bytes without compiling or running it.
 
+use ipu_api::ipupolicy::Hook;
 use serde::Serialize;
 use wit_component::{DecodedWasm, WitPrinter, decode};
 use wit_parser::{Function, InterfaceId, Resolve, WorldItem, WorldKey};
 
-use super::bindings;
 use super::contract_version::ContractVersion;
-use super::model::Hook;
-use super::world_name;
+use super::{bindings, world_name};
 
 /// The imports and exports of a component.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

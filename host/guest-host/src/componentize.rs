@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use ipu_api::ipupolicy::Hook;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
 use super::contract_version::ContractVersion;
-use super::model::Hook;
 
 /// An error of wit-parser or wit-component.
 type Cause = Box<dyn std::error::Error + Send + Sync>;

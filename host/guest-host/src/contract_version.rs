@@ -1,6 +1,6 @@
 //! Pure: the versions of the contract that the host can call.
 
-use super::model::Hook;
+use ipu_api::ipupolicy::Hook;
 
 /// The current version of the contract, as WIT.
 pub const CONTRACT: &str = include_str!("../../../wit/0.2.0/policy.wit");

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::guest::digest::ModuleDigest;
 use ipu_runtime::fair_semaphore::FairSemaphore;
 
 use super::limits::Limits;
 use super::load::Module;
-use super::model::ModuleDigest;
 
 /// A guest that the host can call. Cheap to clone.
 #[derive(Clone)]

@@ -1,10 +1,10 @@
 //! Errors of calls of a guest without a usable answer, and whether the guest is the cause.
 
+use ipu_api::ipupolicy::Hook;
 use wasmtime::Trap;
 
 use super::call_state::Starved;
 use super::limits::OverLimit;
-use super::model::Hook;
 use super::wasi::UnsupportedWasi;
 
 /// Error of a call of a guest without a usable answer.

@@ -6,6 +6,8 @@ mod permits;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::ipupolicy::Hook;
 use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
 use ipu_runtime::panics::{Panicked, caught_now};
 use parking_lot::Mutex;
@@ -19,7 +21,7 @@ use super::engine::{EngineError, GuestEngine};
 use super::guest::{Guest, Kind, ModuleConfig};
 use super::limits::Limits;
 use super::load::{self, LoadError, Module};
-use super::model::{Hook, ModuleDigest, built_in_file};
+use super::model::built_in_file;
 use super::recorder::{RecordedCall, Recorder};
 use crate::metrics::GuestCalls;
 

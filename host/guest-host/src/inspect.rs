@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ipu_api::guest::digest::{ModuleDigest, digest_of};
+use ipu_api::ipupolicy::Hook;
 use wasmtime::component::Component;
 
 use super::bindings;
@@ -14,7 +16,6 @@ use super::contract_version::ContractVersion;
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError};
-use super::model::{Hook, ModuleDigest, digest_of};
 
 /// Result of inspecting a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //!
 //! Entry points:
 //! - [`GuestHost`] loads and calls guests, and [`Guest`] is a loaded one. [`OfflineGuest`] calls a component for its author.
-//! - [`limits`] has every limit and their sum, and [`check_decision`] checks the answer of a placement guest.
+//! - [`limits`] has every limit and their sum, and [`policy_request`] is a request as JSON.
 //! - [`inspect()`] describes a component, and [`componentize()`] makes one of a core module. [`CONTRACT`] is the contract.
 //!
 //! It must not know the fields of an IPUPolicy, the source of a module, or the objects that it passes on. Of policies it
@@ -21,12 +21,9 @@ mod code_size;
 mod compile;
 mod componentize;
 mod confinement;
-pub mod context;
 mod contract_version;
-mod decision_check;
 mod engine;
 mod fixed_random;
-mod free_blocks;
 mod guest;
 mod guest_error;
 mod host;
@@ -36,7 +33,6 @@ mod load;
 mod memory_limiter;
 pub mod metrics;
 pub mod model;
-mod native;
 mod offline_guest;
 mod output_lines;
 pub mod policy_request;
@@ -55,7 +51,6 @@ pub use code_budget::{CodeLocation, NoMemory};
 pub use compile::{CompileError, compile_as_child};
 pub use componentize::{ComponentizeError, componentize};
 pub use contract_version::{CONTRACT, ContractVersion};
-pub use decision_check::check_decision;
 pub use engine::EngineError;
 pub use guest::{BUILT_IN, Guest, ModuleConfig};
 pub use guest_error::GuestError;
@@ -63,8 +58,6 @@ pub use host::{GuestHost, GuestHostOptions, OpenError};
 pub use inspect::{Described, InspectError, Inspection, describe, inspect};
 pub use limits::{Limits, OverLimit};
 pub use load::LoadError;
-pub use model::digest_of;
-pub use native::serial_walk;
 pub use offline_guest::{Budget, CallResult, OfflineGuest};
 pub use recorder::RecordedCall;
 pub use samples::request as sample_request;

@@ -5,20 +5,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use ipu_api::guest::digest::{ModuleDigest, digest_of};
+use ipu_api::ipupolicy::Hook;
 use ipu_text::sanitize;
 use wasmtime::component::Component;
 
-use super::bindings;
 use super::call::Callable;
 use super::code_budget::{NoMemory, Reservation};
 use super::compile::{CompileError, Compiler};
 use super::contract_version::ContractVersion;
 use super::engine::GuestEngine;
 use super::guest_error::GuestError;
-use super::model::{Hook, ModuleDigest, digest_of};
 use super::precompiled::LoadedCode;
-use super::samples;
 use super::texts::{MESSAGE, SanitizedError};
+use super::{bindings, samples};
 
 /// Failure to load a module.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ipu_api::ipupolicy::Hook;
 use ipu_runtime::metrics::Values;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -10,7 +11,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::guest_error::GuestError;
-use super::model::Hook;
 
 /// Bounds of the buckets, in seconds. A call takes about a millisecond.
 const BUCKETS: [f64; 12] = [

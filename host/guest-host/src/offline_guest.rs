@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ipu_api::guest::digest::{ModuleDigest, digest_of};
+use ipu_api::ipupolicy::Hook;
+
 use super::bindings::{self, Linked};
 use super::call::{Call, Callable};
 use super::capabilities::check_format;
@@ -12,7 +15,6 @@ use super::guest_error::GuestError;
 use super::inspect::{InspectError, explained, no_world};
 use super::limits::Limits;
 use super::load::{self, LoadError};
-use super::model::{Hook, ModuleDigest, digest_of};
 use super::policy_request::{Answer, PolicyRequest, Review};
 use super::samples;
 

@@ -1,13 +1,11 @@
 //! Pure: a request to a guest and its answer as JSON, for all worlds.
 
+use ipu_api::guest::admission::{Admission, Defaulting, Operation, User, Verdict};
+use ipu_api::guest::namespace::NamespaceContext;
+use ipu_api::guest::placement::{Decision, PlacementRequest};
+use ipu_api::ipupolicy::Hook;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use super::context::{Admission, NamespaceContext, Operation, User};
-use super::decision_check;
-use super::model::{
-    ControllerView, Decision, Defaulting, Hook, PartitionRequest, PlaceAttempt, Verdict,
-};
 
 /// A request to a guest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,19 +80,6 @@ impl Review {
     }
 }
 
-/// A request to a placement guest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PlacementRequest {
-    /// The requested partition.
-    pub request: PartitionRequest,
-    /// The controllers, in the configured order.
-    pub controllers: Vec<ControllerView>,
-    /// The attempts so far.
-    #[serde(default)]
-    pub attempts: Vec<PlaceAttempt>,
-}
-
 /// The answer of a guest, before the host checks it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -165,13 +150,6 @@ impl PolicyRequest {
             Self::Validation(_) => Hook::Validation,
             Self::Placement(_) => Hook::Placement,
         }
-    }
-}
-
-impl PlacementRequest {
-    /// Checks a decision on this request. Returns why the host would refuse it.
-    pub fn check_decision(&self, decision: Decision) -> Result<Decision, String> {
-        decision_check::check_decision(decision, &self.request, &self.controllers, &self.attempts)
     }
 }
 

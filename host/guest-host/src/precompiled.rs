@@ -12,12 +12,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use ipu_api::guest::digest::digest_of;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::code_budget::{CodeBudget, CodeLocation, NoMemory, Reservation};
 use super::code_size::CodeSize;
-use super::model::digest_of;
 
 /// Subdirectory of the compiled modules.
 const COMPILED: &str = "compiled";

@@ -2,12 +2,14 @@
 //!
 //! Labels, annotations and command lines stay, because guests decide by them.
 
+use ipu_api::guest::admission::{Defaulting, Violation};
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::ipupolicy::Hook;
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget};
 use ipu_text::redaction::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::model::{Defaulting, Hook, ModuleDigest, Violation};
 use super::policy_request::{Answer, PolicyRequest, PolicyRequestError};
 use super::world_name;
 
@@ -134,10 +136,10 @@ fn redacted(violations: &[Violation], values: &mut Values) -> Vec<Violation> {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::guest::admission::{Defaulted, Verdict};
     use ipu_text::redaction::LAST_APPLIED;
 
     use super::*;
-    use crate::model::{Defaulted, Verdict};
     use crate::samples;
 
     const SECRET: &str = "hunter2-hunter2";

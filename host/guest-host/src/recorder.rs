@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ipu_api::guest::digest::ModuleDigest;
 use tokio::sync::broadcast;
 
-use super::model::ModuleDigest;
 use super::policy_request::{Answer, PolicyRequest};
 use super::record::Record;
 

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::guest::admission::{Admission, Operation, User};
+use ipu_api::guest::namespace::{NamespaceContext, Usage};
+use ipu_api::guest::placement::{
+    ControllerView, Owner, PartitionRequest, PlacementContext, PlacementRequest,
+};
+use ipu_api::ipupolicy::Hook;
 use serde_json::{Value, json};
 
-use super::context::{
-    Admission, NamespaceContext, Operation, Owner, PlacementContext, Usage, User,
-};
-use super::model::{ControllerView, Hook, PartitionRequest};
-use super::policy_request::{PlacementRequest, PolicyRequest, Review};
+use super::policy_request::{PolicyRequest, Review};
 
 /// Returns the sample request of a hook.
 pub fn request(hook: Hook) -> PolicyRequest {

@@ -1,10 +1,11 @@
 //! Pure: sanitizes the texts in the answers and errors of guests. Every answer passes through it.
 
+use ipu_api::guest::admission::{Verdict, Violation};
+use ipu_api::guest::placement::{Decision, PassedOver};
 use ipu_text::{explain, sanitize};
 
 use super::bindings::DefaultingText;
 use super::guest_error::GuestError;
-use super::model::{Decision, PassedOver, Verdict, Violation};
 
 /// Longest message for the user, in bytes: a violation, a rejection, an error about settings.
 pub const MESSAGE: usize = 1024;

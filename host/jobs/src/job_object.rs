@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
+use ipu_api::interned::Interned;
 use ipu_api::uid::Uid;
-use ipu_runtime::interned::Interned;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ipu_text::sanitize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

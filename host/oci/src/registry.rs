@@ -11,15 +11,14 @@ use http::{Method, StatusCode, Uri};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::EXCERPT_MAX;
 use super::address::{next_page, same_origin};
 use super::credentials::Credentials;
 use super::http::{Answer, Http, HttpError, Outgoing};
 use super::manifest::{ACCEPTED, Descriptor};
 use super::reference::Reference;
-use super::tls;
+use super::{EXCERPT_MAX, tls};
 pub use error::RegistryError;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ipu_text::sanitize;
 
 /// Size limit of a manifest, in bytes: the minimum that registries must accept.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::Method;
 use http::header::LOCATION;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 
 use super::address::{leads_to, may_be_asked, with_query};
 use super::registry::{Registry, RegistryError};

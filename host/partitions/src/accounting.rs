@@ -1,7 +1,7 @@
 //! Accounts for the IPU-seconds of V-IPU controllers: each of them is in exactly one state.
 //!
 //! `observation` determines the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
-//! (`pod_readiness`). `account` adds them up; both are pure. `account_recorder` observes while this replica leads. The
+//! (`pod_readiness`). `account` adds them up; both are pure. `publish::account_recorder` observes while this replica leads. The
 //! statuses of VIPUControllers carry the accounts over a restart and a change of the leader.
 
 mod account;

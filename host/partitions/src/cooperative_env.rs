@@ -3,18 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
-use ipu_api::labels;
-use ipu_api::naming;
-use ipu_guest_host::model::ControllerView;
+use ipu_api::vipu_controller::CordonStates;
+use ipu_api::{labels, naming};
+use ipu_ledger::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
+use ipu_ledger::step::Step;
+use ipu_placement::decision::PlacementDecision;
+use ipu_placement::drain::EvictionState;
+use ipu_placement::guest_call::{Candidates, QueueView};
 use jiff::Timestamp;
-use vipu_client::cordon::CordonStates;
 
-use super::eviction::EvictionState;
-use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
-use super::placement_request::{Candidates, QueueView};
 use super::sim_adapter::{self, Reconcile};
-use super::step::Step;
 use crate::crd_schema::violations;
 
 /// An object, earlier observations of its reconcile, and its environment.
@@ -189,7 +189,7 @@ pub(super) fn run_to_completion(
 }
 
 /// The placement decision with three free controllers.
-fn placed(object: &IPUPartition) -> Answer {
+fn placed(object: &IPUPartition) -> PlacementDecision {
     let references: Vec<_> = (0..3).map(controller).collect();
     let found = Candidates::of(references.iter().map(free).collect(), CordonStates::new());
     let queue = QueueView {

@@ -8,8 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ipu_policies::namespace_usage::Namespaces;
-use ipu_runtime::clock;
-use ipu_runtime::metrics;
+use ipu_runtime::{clock, metrics};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,8 +16,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::summary::{Summary, most};
 use crate::accounting::AccountStore;
-use crate::controller_pool::{ControllerPool, ControllerState};
-use crate::watched::Watched;
+use crate::controllers::{ControllerPool, ControllerState};
+use crate::store::watch::Watched;
 
 /// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller counts as unreachable.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);

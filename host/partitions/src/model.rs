@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
+use ipu_ledger::step::Settings;
 use jiff::{SignedDuration, Timestamp};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use vipu_client::model::{OperationState, ReadyState};
@@ -31,7 +32,6 @@ use super::sim_adapter;
 use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, RunHistory};
 use super::simulation::missing::Missing;
-use super::step::Settings;
 use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
 use moves::Move;

@@ -1,28 +1,25 @@
 //! The nodes as the watch last saw them, with only what decides whether Pods may run on them: a partition is useless if
 //! no Pod of its owner can reach its IPUs.
 
-pub mod node_match;
 mod node_object;
-pub mod unsuited;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_placement::node_match::NodeFacts;
+use ipu_placement::unsuited::NodeSnapshot;
+use ipu_runtime::scope::watch::{cluster_wide, observe};
+use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use ipu_runtime::wait;
+use ipu_runtime::watch_store::Store;
 use kube::Client;
 use kube::runtime::watcher::{Config, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use ipu_runtime::scope::watch::{cluster_wide, observe};
-use ipu_runtime::trimmed::{Trimmed, untrimmed};
-use ipu_runtime::wait;
-use ipu_runtime::watch_store::Store;
-
-use node_match::NodeFacts;
 use node_object::NodeObject;
-use unsuited::NodeSnapshot;
 
 /// Longest wait for the first list of the nodes, before partitions are placed without it.
 const FIRST_LIST: Duration = Duration::from_secs(10);

@@ -3,10 +3,9 @@
 //! Everybody who may create Pods can create any number of large ones with the id of a partition. Therefore a list
 //! contains the metadata of a few Pods, it ends when it has enough of them, and few lists are read at the same time.
 
-use ipu_api::dns1123;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels;
-use ipu_api::naming;
+use ipu_api::{dns1123, labels, naming};
+use ipu_ledger::observations::USERS_MAX;
 use ipu_runtime::api_client;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -14,8 +13,6 @@ use kube::core::{ObjectList, Request};
 use kube::{Client, Resource};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
-
-use super::observations::USERS_MAX;
 
 /// Pods that all lists may read at the same time.
 const PODS: u32 = 10;

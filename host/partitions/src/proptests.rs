@@ -5,12 +5,13 @@ use ipu_api::ipupartition::{
     IPUPartitionStatus, PartitionOptions, PartitionOwner, PartitionPhase,
 };
 use ipu_api::labels;
+use ipu_ledger::observations::{HealthState, Intent, Observation, RemoteState, Reply};
+use ipu_placement::decision::PlacementDecision;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
 use super::cooperative_env::{self, Case, CooperativeEnv, health};
-use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
 
 /// Ids of this owner, of others, and none at all.
 const IDS: [&str; 8] = [
@@ -198,10 +199,10 @@ fn observation() -> impl Strategy<Value = Observation> {
                 policy: "somebody".to_owned(),
                 digest: None,
             };
-            Answer::Try(controller, by)
+            PlacementDecision::Try(controller, by)
         }),
-        Just(Answer::Wait(Vec::new())),
-        Just(Answer::Reject("never".to_owned())),
+        Just(PlacementDecision::Wait(Vec::new())),
+        Just(PlacementDecision::Reject("never".to_owned())),
     ];
     prop_oneof![
         Just(Observation::Written),

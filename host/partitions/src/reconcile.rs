@@ -1,10 +1,21 @@
 //! One reconcile of one IPUPartition: carries out steps until nothing is left to do for now.
 
+pub(crate) mod events;
+pub(crate) mod execute;
+pub(crate) mod health;
+pub(crate) mod siblings;
+pub(crate) mod unreadable;
+mod vipu_calls;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, PartitionOwner};
 use ipu_api::uid::Uid;
+use ipu_ledger::reconcile::{StepLimit, Steps};
+use ipu_ledger::requeue;
+use ipu_ledger::step::{Requeue, Step};
+use ipu_placement::requests::Ended;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, Slot, measured};
@@ -12,15 +23,10 @@ use ipu_text::explain;
 use kube::ResourceExt;
 use tracing::{Instrument, Span};
 
-use super::cache::Guarded;
-use super::context::Context;
-use super::controller_permits::Permit;
-use super::execute::{self, ExecuteError, Outcome};
-use super::placement_queue::Ended;
-use super::requeue;
-use super::step::{Requeue, Step};
-use super::steps::{StepLimit, Steps};
-use super::unreadable;
+use self::execute::{ExecuteError, Outcome};
+use crate::controllers::permits::Permit;
+use crate::leader::Context;
+use crate::store::Guarded;
 
 /// A failed step of a reconcile.
 #[derive(Debug, thiserror::Error)]

@@ -5,26 +5,27 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
 use ipu_api::ipupolicy::BUILT_IN;
-use ipu_api::naming;
-use ipu_api::naming::Identity;
-use ipu_guest_host::model::ControllerView;
+use ipu_api::naming::{self, Identity};
+use ipu_api::vipu_controller::CordonStates;
+use ipu_ledger::observations::{Observation, RemoteState};
+use ipu_ledger::reconcile::Steps;
+use ipu_ledger::requeue;
+use ipu_ledger::step::{Requeue, Settings, Step};
+use ipu_ledger::sweep::Course;
+use ipu_ledger::sweep::orphans::{self, Orphans, RemotePartition, Suspects};
+use ipu_placement::allocations::{self, Allocations};
+use ipu_placement::cycle::{self, Pass};
+use ipu_placement::decision::PlacementDecision;
+use ipu_placement::drain::{self, EvictionState, RequiredData, Sibling};
+use ipu_placement::guest_call::{self, Candidates, Placement, QueueView, values};
+use ipu_placement::queue::{self, QueueEntry};
 use jiff::Timestamp;
-use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
-use crate::capacity::{self, Allocations};
-use crate::eviction::{self, EvictionState, RequiredData, Sibling};
-use crate::observations::{Answer, Observation, RemoteState};
-use crate::orphans::{self, Orphans, RemotePartition, Suspects};
-use crate::placement_pass::Pass;
-use crate::placement_request::{self, Candidates, Placement, QueueView, request};
-use crate::queue::{self, QueueEntry};
-use crate::step::{Requeue, Settings, Step};
-use crate::steps::Steps;
-use crate::sweep::course::Course;
-use crate::{placement_pass, remote_state, requeue};
+use crate::reconcile::health;
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -112,16 +113,16 @@ pub(super) fn evaluate_eviction<'a>(
     backfill_limit: Duration,
     now: Timestamp,
 ) -> EvictionState {
-    match eviction::required_data(object, cordons) {
+    match drain::required_data(object, cordons) {
         RequiredData::Nothing => EvictionState::default(),
         RequiredData::Siblings => of_owner(object, others),
         RequiredData::Everything(_) => {
             let open = Candidates::of(views, cordons.clone()).open;
             let entries = queue(others.clone(), now);
-            let asked = others.clone().flat_map(eviction::open_requests);
+            let asked = others.clone().flat_map(drain::open_requests);
             let limit = backfill_limit;
-            let open = eviction::capacity_after_queue(object, &entries, asked, open, limit, now);
-            eviction::of(object, others, cordons, &open, now)
+            let open = drain::capacity_after_queue(object, &entries, asked, open, limit, now);
+            drain::of(object, others, cordons, &open, now)
         }
     }
 }
@@ -146,13 +147,13 @@ pub(super) fn own_entry(
 /// The observation of a state that a controller reports.
 pub(super) fn remote_state(state: Option<&PartitionState>) -> RemoteState {
     state.map_or(RemoteState::Absent, |state| {
-        RemoteState::Present(remote_state::health(state))
+        RemoteState::Present(health::health(state))
     })
 }
 
 /// The observation of a controller that does not answer.
 pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
-    remote_state::without_answer(reason, is_denied, is_listed)
+    health::without_answer(reason, is_denied, is_listed)
 }
 
 /// The decision of the queue and of the built-in placement policy.
@@ -162,9 +163,9 @@ pub(super) fn place(
     queue: QueueView<'_>,
     controllers: &[ControllerRef],
     now: Timestamp,
-) -> Answer {
+) -> PlacementDecision {
     let held = queue.held;
-    let placement = placement_request::prepare(object, found, queue, now);
+    let placement = guest_call::prepare(object, found, queue, now);
     decide(object, (placement, held), controllers, now)
 }
 
@@ -176,7 +177,7 @@ pub(super) fn place_in(
     held: u32,
     controllers: &[ControllerRef],
     now: Timestamp,
-) -> Answer {
+) -> PlacementDecision {
     let placement = pass.prepare(object, held, now);
     let answer = decide(object, (placement, held), controllers, now);
     pass.note(object, &answer);
@@ -188,14 +189,14 @@ fn decide(
     (placement, held): (Placement, u32),
     controllers: &[ControllerRef],
     now: Timestamp,
-) -> Answer {
+) -> PlacementDecision {
     let asked = match placement {
         Placement::Decided(answer) => return answer,
         Placement::Ask(asked) => asked,
     };
     let waiting = asked.waiting.clone();
-    let request = request::partition_request(object, Default::default(), waiting, held, now);
-    let decision = ipu_guest_host::serial_walk(&request, asked.views(), &asked.tried);
+    let request = values::partition_request(object, Default::default(), waiting, held, now);
+    let decision = ipu_placement::serial_walk::serial_walk(&request, asked.views(), &asked.tried);
     let by = DecidedBy {
         policy: BUILT_IN.to_owned(),
         digest: None,
@@ -217,18 +218,16 @@ pub(super) fn held_with<'a>(
     others: impl Iterator<Item = &'a IPUPartition>,
     slots: &BTreeSet<u32>,
 ) -> u32 {
-    let siblings = eviction::siblings(object, others).map(Sibling::of);
-    placement_pass::held(object, siblings.collect(), slots)
+    let siblings = drain::siblings(object, others).map(Sibling::of);
+    cycle::held(object, siblings.collect(), slots)
 }
 
 fn of_owner<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
 ) -> EvictionState {
-    let siblings: Vec<_> = eviction::siblings(object, others)
-        .map(Sibling::of)
-        .collect();
-    eviction::of_owner(object, &siblings)
+    let siblings: Vec<_> = drain::siblings(object, others).map(Sibling::of).collect();
+    drain::of_owner(object, &siblings)
 }
 
 /// Requeue delay in milliseconds. `None`: wait for a change.
@@ -291,7 +290,7 @@ pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
 
 /// Whether a status releases IPUs that the one before holds.
 pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
-    capacity::releases(before, after)
+    allocations::releases(before, after)
 }
 
 /// The allocations of these objects.
@@ -302,7 +301,7 @@ pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -
         all.replace(
             &name,
             &[],
-            &capacity::allocations(object, |word| word.into()),
+            &allocations::allocations(object, |word| word.into()),
         );
     }
     all
@@ -313,7 +312,7 @@ pub(super) fn withheld(
     (inventory, mut view): (Inventory, ControllerView),
     held: &Allocations,
 ) -> ControllerView {
-    let unlisted = held.unlisted(&view.name, &inventory, None);
-    capacity::withhold(&mut view, &unlisted);
+    let unlisted = held.unlisted(&view.name, |id| inventory.accounts_for(id), None);
+    allocations::withhold(&mut view, &unlisted);
     view
 }

@@ -10,6 +10,7 @@
 //! controller can distinguish the second delivery from the first.
 
 mod accounts;
+mod adopted;
 pub(super) mod api_server;
 mod assigned_ipus;
 mod broken_gang;

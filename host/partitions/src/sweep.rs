@@ -1,6 +1,5 @@
 //! The sweep: deletes IPUPartitions of owners that are gone, and removes partitions without an IPUPartition.
 
-pub(crate) mod course;
 mod executor;
 mod lists;
 mod ownerless;
@@ -13,6 +12,8 @@ use futures::StreamExt;
 use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
+use ipu_ledger::sweep::Course;
+use ipu_ledger::sweep::orphans::{self, Suspects};
 use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
@@ -21,12 +22,10 @@ use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 use vipu_client::model::ReadyState;
 
-use super::context::Context;
-use super::controller_pool::ControllerPool;
-use super::orphans::{self, Suspects};
 use super::pod_users::ListPodsError;
-use super::watched::Watched;
-use course::Course;
+use crate::controllers::ControllerPool;
+use crate::leader::Context;
+use crate::store::watch::Watched;
 use executor::Executor;
 use lists::Holdings;
 

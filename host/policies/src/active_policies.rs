@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ipu_api::guest::digest::ModuleDigest;
 use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::GuestHost;
-use ipu_guest_host::model::ModuleDigest;
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -199,9 +199,9 @@ pub fn is_sampled(share_percent: u32, request: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use futures::{FutureExt, poll};
+    use ipu_guest_host::GuestHostOptions;
 
     use super::*;
-    use ipu_guest_host::GuestHostOptions;
 
     #[tokio::test(start_paused = true)]
     async fn a_process_waits_for_the_list_of_policies_without_a_timeout() {

@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use ipu_guest_host::model::{Decision, Verdict};
+use ipu_api::guest::admission::Verdict;
+use ipu_api::guest::placement::Decision;
 use ipu_runtime::json_difference::{self, Change, Path};
 use ipu_text::sanitize;
 use serde_json::Value;
@@ -123,10 +124,10 @@ fn word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::guest::admission::Violation;
     use serde_json::json;
 
     use super::*;
-    use ipu_guest_host::model::Violation;
 
     fn different(compared: Comparison) -> String {
         match compared {

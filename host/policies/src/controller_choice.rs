@@ -1,11 +1,14 @@
 //! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
 //! decides, or the request waits (`onError`).
 
-use ipu_api::ipupolicy::{Hook, OnError};
-use ipu_guest_host::model::{
-    ControllerView, Decision, ModuleDigest, PartitionRequest, PassedOver, PlaceAttempt, Placed,
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::guest::placement::{
+    ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt, Placed,
 };
-use ipu_guest_host::{GuestError, check_decision, serial_walk};
+use ipu_api::ipupolicy::{Hook, OnError};
+use ipu_guest_host::GuestError;
+use ipu_placement::decision_check::check_decision;
+use ipu_placement::serial_walk::serial_walk;
 use ipu_runtime::panics::caught;
 use ipu_text::explain;
 

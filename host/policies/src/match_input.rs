@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ipu_api::guest::admission::{Admission, Operation};
+use ipu_api::guest::placement::PartitionRequest;
 use ipu_api::ipupolicy::Labels;
-use ipu_guest_host::context::{Admission, Operation};
-use ipu_guest_host::model::PartitionRequest;
 use serde_json::{Value, json};
 
 /// The variables of an expression.

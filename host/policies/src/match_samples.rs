@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use ipu_api::guest::admission::{Admission, Operation};
 use ipu_api::ipupolicy::Hook;
 use ipu_api::labels::{NATIVE_POD_LABEL, PARTITION_ANNOTATION};
-use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::policy_request::{PolicyRequest, Review};
 use ipu_guest_host::sample_request;
 use serde_json::{Value, json};

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt;
+use ipu_api::guest::namespace::{NamespaceContext, Usage};
 use ipu_api::ipupartition::IPUPartition;
-use ipu_guest_host::context::{NamespaceContext, Usage};
 use ipu_runtime::label_watch;
 use ipu_runtime::scope::watch::{cluster_wide, observe};
 use k8s_openapi::api::core::v1::Namespace;

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::{ImageModule, ModuleSource, PemSource};
-use ipu_guest_host::digest_of;
 use kube::Client;
 use tokio::sync::Semaphore;
 
@@ -23,14 +23,14 @@ use self::cache_dir::CacheDir;
 #[cfg(test)]
 pub(crate) use self::keys::fixture;
 pub use self::keys::{ReleaseKeys, Signers, Trust};
-use self::shared_dir::SharedDir;
-use self::stored_signature::StoredSignature;
-use ipu_oci::cosign::KeyError;
-use ipu_oci::cosign::Unsigned;
+use ipu_oci::cosign::{KeyError, Unsigned};
 use ipu_oci::credentials::CredentialsError;
 use ipu_oci::fetch::FetchError;
 use ipu_oci::reference::ReferenceError;
 use ipu_oci::registry::RegistryError;
+
+use self::shared_dir::SharedDir;
+use self::stored_signature::StoredSignature;
 
 /// Failure to fetch a module. A retry can succeed, because sources change.
 #[derive(Debug, thiserror::Error)]

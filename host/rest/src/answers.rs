@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ipu_guest_host::model::ControllerView;
+use ipu_api::guest::placement::ControllerView;
+use ipu_partitions::store::Brief;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use ipu_partitions::cache::Brief;
 
 /// IPUs of one namespace, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, PartitionOwner, PartitionPhase};
-use ipu_partitions::controller_pool::ControllerState;
-use ipu_partitions::controller_summary::{Ours, Summary, summary};
-use ipu_partitions::eviction::attempts;
+use ipu_partitions::controllers::ControllerState;
+use ipu_partitions::controllers::summary::{Ours, Summary, summary};
+use ipu_placement::drain::attempts;
 use schemars::JsonSchema;
 use serde::Serialize;
 

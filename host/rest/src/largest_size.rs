@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, Placed};
+use ipu_api::guest::placement::{ControllerView, Decision, PartitionRequest, Placed};
 use ipu_policies::active_policies::ActivePolicies;
 
 /// Time limit of the requests to the guest about other sizes.

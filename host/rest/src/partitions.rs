@@ -14,7 +14,7 @@ use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
-use ipu_partitions::cache::Brief;
+use ipu_partitions::store::Brief;
 use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::requests;
 use ipu_runtime::scope::{Conflicts, Scope};

@@ -4,10 +4,11 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Extensions;
-use ipu_guest_host::context::PlacementContext;
-use ipu_partitions::placement_request::{self, Candidates};
-use ipu_partitions::queue::{self, Capacity, QueueEntry};
-use ipu_partitions::refusals;
+use ipu_api::guest::placement::PlacementContext;
+use ipu_placement::backfill::{self, Capacity};
+use ipu_placement::guest_call::{self, Candidates};
+use ipu_placement::queue::{self, QueueEntry};
+use ipu_placement::refusals;
 use ipu_ports::serve::address;
 use ipu_runtime::{clock, panics};
 use jiff::{SignedDuration, Timestamp};
@@ -66,10 +67,10 @@ fn behind_queue(
     now: Timestamp,
 ) -> (Capacity, Option<String>) {
     let selector = query.node_selector.clone();
-    let me = queue::new_request(query.size, query.gang_size, selector, now);
+    let me = backfill::new_request(query.size, query.gang_size, selector, now);
     let open = found.open.clone();
-    let capacity = queue::capacity_for(&me, entries, &[], 0, open, limit, now);
-    let never_fits = queue::never_fits(&me, found.open.iter().chain(&found.cordoned));
+    let capacity = backfill::capacity_for(&me, entries, &[], 0, open, limit, now);
+    let never_fits = backfill::never_fits(&me, found.open.iter().chain(&found.cordoned));
     (capacity, never_fits)
 }
 
@@ -84,7 +85,7 @@ fn explained(
     let mut cordoned = found.cordoned.iter();
     let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
     let selector = query.node_selector.clone();
-    let me = queue::new_request(query.size, query.gang_size, selector, clock::now());
+    let me = backfill::new_request(query.size, query.gang_size, selector, clock::now());
     let may_fit_later = found.may_fit_later(&me);
     let is_rejected = never_fits.is_some() || answer.placement.decision == what_if::Outcome::Reject;
     if is_rejected && !may_fit_later.is_empty() {
@@ -92,12 +93,12 @@ fn explained(
     } else if let Some(why) = never_fits {
         answer.placement = answer.placement.rejected(&why);
     } else if let Some(why) = &capacity.too_small {
-        let reasons = vec![placement_request::for_all(why)];
+        let reasons = vec![guest_call::for_all(why)];
         answer.placement = answer.placement.waiting(reasons);
     } else if answer.placement.decision == what_if::Outcome::Reject && fits_cordoned {
         answer.placement = answer.placement.waiting(Vec::new());
     }
-    let passed_over = queue::explained(answer.placement.passed_over, &capacity);
+    let passed_over = backfill::explained(answer.placement.passed_over, &capacity);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());
     answer

@@ -6,7 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ipu_partitions::controller_summary::{self, Summary};
+use ipu_partitions::controllers::summary::{self, Summary};
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -139,7 +139,7 @@ async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summar
     let states = sources.pool.states().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| {
-        let ours = controller_summary::ours(cache.held());
-        controller_summary::summaries(states, &ours)
+        let ours = summary::ours(cache.held());
+        summary::summaries(states, &ours)
     }))
 }

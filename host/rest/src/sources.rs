@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_partitions::controller_pool::ControllerPool;
-use ipu_partitions::watched::Watched;
+use ipu_partitions::controllers::ControllerPool;
+use ipu_partitions::store::watch::Watched;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 

@@ -8,18 +8,17 @@ mod secure;
 mod slow;
 
 use axum::body::Body;
+use ipu_api::guest::placement::{ControllerView, PlacementContext};
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
 };
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::ControllerView;
-use ipu_partitions::samples;
+use ipu_placement::samples;
 use kube::runtime::watcher::Event;
+use query_request::QueryRequest;
 use serde_json::{Value, json};
 
 use super::*;
 use fixture::{Ports, no_policies};
-use query_request::QueryRequest;
 
 async fn ask(method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let answer = Ports::open().await.plain(method, path, body).await;

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use ipu_api::guest::placement::{
+    ControllerView, Decision, PartitionRequest, PassedOver, PlacementContext,
+};
 use ipu_api::ipupartition::WaitingReason;
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver};
-use ipu_partitions::placement_request::request::shortened;
+use ipu_placement::guest_call::values::shortened;
 use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -6,7 +6,7 @@
 //! - [`api_client`] connects to the API server and limits the time of requests, and [`requests`] has the parameters of
 //!   its writes. [`events`] publishes events.
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
-//!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, [`interned`] shares equal values, and
+//!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, and
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.
 //! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`cluster_domain`] the DNS domain, [`lost_node`] the time for
 //!   which a node is unreachable, [`pod_start`] the reason for which a Pod has not started, [`wait`] waits for a value,
@@ -25,7 +25,6 @@ pub mod config_map_watch;
 pub mod dry_run;
 pub mod events;
 pub mod fair_semaphore;
-pub mod interned;
 pub mod json_difference;
 pub mod label_watch;
 pub mod lease;

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use ipu_admission::audit::{ObjectName, Outcome, Subject, Tally};
 use ipu_admission::shared_partition::{SizeTrial, review_with_size};
+use ipu_api::guest::admission::{User, Verdict};
 use ipu_api::ipupolicy::{Hook, Labels};
-use ipu_guest_host::context::User;
 use ipu_guest_host::metrics::GuestCalls;
-use ipu_guest_host::model::Verdict;
 use ipu_guest_host::policy_request::{self, Answer, PolicyRequest};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::{ActivePolicies, BoundShadow};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use ipu_partitions::queue::BACKFILL_LIMIT;
 use ipu_partitions::sweep;
+use ipu_placement::backfill::BACKFILL_LIMIT;
 use ipu_runtime::lease;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;

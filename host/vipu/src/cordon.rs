@@ -4,38 +4,13 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_api::naming;
-use ipu_api::vipu_controller::VIPUControllerSpec;
-use schemars::JsonSchema;
-use serde::Serialize;
+use ipu_api::vipu_controller::{CordonState, CordonStates};
 
 use super::controllers::{self, EntryProblem};
 
 /// Keys of the ConfigMap that contained the cordons in version 0.1.0, each with the field of a VIPUController that
 /// replaces it.
 const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "draining")];
-
-/// Whether a controller is cordoned or drained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum CordonState {
-    /// It gets no new partitions.
-    Cordoned,
-    /// Its partitions are moved away, too.
-    Draining,
-}
-
-impl CordonState {
-    /// Reads the request of an admin from the spec. A drained controller is also cordoned.
-    pub fn of(spec: &VIPUControllerSpec) -> Option<Self> {
-        if spec.draining {
-            return Some(Self::Draining);
-        }
-        spec.cordoned.then_some(Self::Cordoned)
-    }
-}
-
-/// The cordoned and drained controllers, by name.
-pub type CordonStates = BTreeMap<String, CordonState>;
 
 /// Requests of admins, by the name of the VIPUController.
 pub type CordonRequests = BTreeMap<String, CordonRequest>;
@@ -129,23 +104,6 @@ mod tests {
         CordonRequest {
             cordon_state,
             address: address.map(ToOwned::to_owned),
-        }
-    }
-
-    #[test]
-    fn one_that_is_drained_is_cordoned_and_one_that_is_neither_takes_new_partitions() {
-        for (cordoned, draining, expected) in [
-            (false, false, None),
-            (true, false, Some(CordonState::Cordoned)),
-            (false, true, Some(CordonState::Draining)),
-            (true, true, Some(CordonState::Draining)),
-        ] {
-            let spec = VIPUControllerSpec {
-                cordoned,
-                draining,
-                ..VIPUControllerSpec::default()
-            };
-            assert_eq!(CordonState::of(&spec), expected, "{spec:?}");
         }
     }
 

@@ -197,11 +197,6 @@ impl VipuError {
     }
 }
 
-/// Whether this is the whole [`VipuError::reason`] of an error that [is exhausted](VipuError::is_exhausted).
-pub fn is_exhausted_reason(reason: &str) -> bool {
-    reason.ends_with("(ResourceExhausted)")
-}
-
 /// The end of the message for a failed connection.
 fn of_tls(status: &Status) -> &'static str {
     match tls_failure(status) {
@@ -275,6 +270,8 @@ fn root(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::ipupartition::is_exhausted_reason;
+
     use super::*;
 
     #[test]

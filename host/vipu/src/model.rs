@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
-pub use inventory::{Inventory, largest_partition};
+pub use inventory::Inventory;
 pub(super) use lists::{listed, total_ipus, truncate};
 
 /// Longest name, id or version of a controller that is kept, in bytes. A real id has about forty.

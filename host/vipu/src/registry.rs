@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use ipu_api::ipupartition::ControllerRef;
+use ipu_api::vipu_controller::CordonStates;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
 use super::controllers::{self, EntryProblem, KEY};
-use super::cordon::{self, CordonRequests, CordonStates};
+use super::cordon::{self, CordonRequests};
 use super::create_scope::CreateScope;
 use super::departed::{self, Departed};
 use super::error::VipuError;

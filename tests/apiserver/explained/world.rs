@@ -1,7 +1,8 @@
 //! Clusters in which a request waits, each prepared before the request.
 
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use release::guests;
 use serde_json::{Value, json};
 use vipu_simulator::codes::CodeName;

@@ -2,7 +2,7 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_partitions::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
+use ipu_ledger::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::control_plane::ControlPlane;
-use cluster::control_plane::free_ports;
 use cluster::control_plane::pool::Loan;
+use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::wait::{Seen, eventually};
 use futures::future::OptionFuture;
 use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::ipupolicy::Hook;
 use ipu_api::naming::Identity;
 use ipu_guest_host::GuestHost;
-use ipu_guest_host::model::Hook;
 use ipu_operator::exposition::Metrics;
 use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_partitions::sweep;

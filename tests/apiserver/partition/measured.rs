@@ -15,12 +15,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use cluster::wait::{Seen, until};
-use ipu_api::ipupolicy::PolicyPhase;
-use ipu_evaluation::replay::Outcome;
-use ipu_evaluation::{Controller, Decided, Job, Settings, jobs, replay};
-use ipu_guest_host::model::Hook;
-use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest};
-use ipu_guest_host::{Budget, Limits, OfflineGuest, serial_walk};
+use ipu_api::guest::placement::PlacementRequest;
+use ipu_api::ipupolicy::{Hook, PolicyPhase};
+use ipu_evaluation::replay::{self, Outcome};
+use ipu_evaluation::{Controller, Decided, Job, Settings, jobs};
+use ipu_guest_host::policy_request::{Answer, PolicyRequest};
+use ipu_guest_host::{Budget, Limits, OfflineGuest};
+use ipu_placement::decision_check::check_decision;
+use ipu_placement::serial_walk::serial_walk;
 use kube::api::{DeleteParams, ListParams};
 use release::guests::{self, checkout};
 use tokio::sync::Notify;
@@ -164,7 +166,13 @@ impl Delays {
                 let Answer::Decision(decision) = answer else {
                     unreachable!("the guest is one for placement")
                 };
-                asked.check_decision(decision).unwrap()
+                check_decision(
+                    decision,
+                    &asked.request,
+                    &asked.controllers,
+                    &asked.attempts,
+                )
+                .unwrap()
             };
             Decided {
                 decision,

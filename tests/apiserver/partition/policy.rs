@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
-use ipu_guest_host::{GuestHost, digest_of};
+use ipu_guest_host::GuestHost;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::lease::LeadershipStatus;
-use ipu_runtime::release::Process;
-use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;

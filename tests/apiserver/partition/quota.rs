@@ -2,7 +2,8 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use release::guests;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Controllers that lose their state, refuse removals, or deny access.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
-use ipu_partitions::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
+use ipu_ledger::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use vipu_simulator::codes::CodeName;

@@ -1,8 +1,8 @@
 //! A user's labels decide nothing, and rules hold for the Pod that is stored and for its changes.
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::IPUPolicy;
-use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
-use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
-use ipu_guest_host::model::Hook;
-use ipu_guest_host::{GuestHost, digest_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_guest_host::GuestHost;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::release::{Process, RequiredKeys};

@@ -7,8 +7,8 @@ mod volume;
 use std::fs;
 use std::path::Path;
 
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_guest_host::digest_of;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;

@@ -1,8 +1,8 @@
 //! Requests wait for a new policy that says so, until it is active.
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::PolicyPhase;
-use ipu_guest_host::digest_of;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 

@@ -2,9 +2,10 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupolicy::Hook;
 use ipu_api::labels;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_guest_host::model::built_in_file;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use release::guests;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::convert::Infallible;
 
 use harness::operator::NAMESPACE;
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::PolicyPhase;
-use ipu_guest_host::digest_of;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::guests::hostile;

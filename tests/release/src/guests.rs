@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use cluster::files::{At, FileError, make_dir};
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{ComponentizeError, InspectError, componentize, inspect};
 use provision::guests::{CompileError, compile};
 use tempfile::Builder;

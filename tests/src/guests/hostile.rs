@@ -1,7 +1,7 @@
 //! Guests that misbehave when they are called, written in WebAssembly text.
 
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::componentize;
-use ipu_guest_host::model::Hook;
 
 /// The memory, and the allocator that the host requires.
 pub const MEMORY: &str = r#"

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::describe;
-use ipu_guest_host::model::Hook;
 use release::package::previous::Previous;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ipu_oci::manifest::artefact;
 use ipu_oci::reference::Reference;
 use ipu_oci::registry::{Access, Registry};

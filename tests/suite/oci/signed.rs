@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ipu_oci::cosign::public_keys;
 use ipu_oci::fetch::{Signer, find, signers};
 use ipu_oci::registry::Access;

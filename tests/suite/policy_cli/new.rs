@@ -1,6 +1,6 @@
 //! `policy new`: the project for each world builds, passes its own tests and cases, and the operator accepts the result.
 
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use tests::guests::project;
 
 use super::{Folder, assert_says};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::record::{Outcome, Record};
 use ipu_guest_host::{BUILT_IN, GuestHost};
 use ipu_policies::call_recording::{self, Notice, SOCKET};

@@ -1,7 +1,10 @@
 //! `policy replay`: the requests for which two components answer differently, always with the same text.
 
 use insta::assert_snapshot;
-use ipu_guest_host::model::{Decision, Hook, ModuleDigest, Verdict};
+use ipu_api::guest::admission::Verdict;
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::guest::placement::Decision;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::policy_request::{Answer, PolicyRequest};
 use ipu_guest_host::record::Record;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ipu_partitions::controller_pool::ControllerPool;
+use ipu_partitions::controllers::ControllerPool;
 use ipu_partitions::nodes::nodes;
 use ipu_text::is_plain;
 use jiff::Timestamp;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::wait::{self, Seen};
-use ipu_partitions::controller_pool::ControllerPool;
+use ipu_partitions::controllers::ControllerPool;
 use ipu_partitions::nodes::nodes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use vipu_client::controllers::KEY;

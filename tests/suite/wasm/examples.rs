@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_guest_host::context::{
-    Gang, NamespaceContext, Options, PlacementContext, SizeCount, Usage,
+use ipu_api::guest::namespace::{NamespaceContext, Usage};
+use ipu_api::guest::placement::{
+    ControllerView, Decision, Gang, Options, PartitionRequest, PlaceAttempt, PlaceOutcome,
+    PlacementContext, SizeCount,
 };
-use ipu_guest_host::model::{
-    ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, PlaceOutcome, built_in_file,
-};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use ipu_guest_host::{BUILT_IN, GuestHost};
 use serde_json::{Value, json};
 

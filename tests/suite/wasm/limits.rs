@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::model::{Hook, built_in_file};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use ipu_guest_host::{BUILT_IN, GuestError, GuestHost, Limits, LoadError, ModuleConfig};
 use serde_json::{Value, json};
 use tests::guests::hostile;

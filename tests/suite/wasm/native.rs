@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use guest_validation::rules;
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{
-    ControllerView, Decision, Defaulting, Hook, PartitionRequest, PlaceAttempt, PlaceOutcome,
-    Violation,
+use ipu_api::guest::admission::{Defaulting, Violation};
+use ipu_api::guest::placement::{
+    ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, PlacementContext,
 };
-use ipu_guest_host::{BUILT_IN, serial_walk};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::BUILT_IN;
+use ipu_placement::serial_walk::serial_walk;
 use ipu_policies::active_policies::ActivePolicies;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Files that are not valid guests: each is refused with its reason, and active guests continue.
 
-use ipu_guest_host::model::Hook;
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{BUILT_IN, GuestHost, Limits, ModuleConfig, OpenError};
 use ipu_text::explain;
 use serde_json::json;

@@ -2,10 +2,12 @@
 
 use ipu_admission::answer::Decision as Verdict;
 use ipu_admission::chain_run::ChainRun;
+use ipu_api::guest::placement::{
+    ControllerView, Decision, PartitionRequest, Placed, PlacementContext,
+};
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, Placed};
-use ipu_guest_host::{ModuleConfig, serial_walk};
+use ipu_guest_host::ModuleConfig;
+use ipu_placement::serial_walk::serial_walk;
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
 use ipu_rest::{query_request, what_if};

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ipu_guest_host::model::{Hook, Verdict, built_in_file};
+use ipu_api::guest::admission::Verdict;
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::model::built_in_file;
 use ipu_guest_host::{BUILT_IN, CONTRACT, GuestError, Limits};
 use serde_json::json;
 use tests::guests::hostile::{self, MEMORY};
@@ -18,7 +20,7 @@ const PACKAGES: [&str; 4] = [
      interface poll { resource pollable { block: func(); } }",
     "package wasi:clocks@0.2.3;
      interface monotonic-clock {
-       use wasi:io/poll@0.2.3.{pollable};
+       use wasi:io/poll@0.2.3.pollable;
        now: func() -> u64;
        subscribe-duration: func(when: u64) -> pollable;
      }",
@@ -30,7 +32,7 @@ const PACKAGES: [&str; 4] = [
     "package wasi:sockets@0.2.3;
      interface network { resource network; }
      interface instance-network {
-       use network.{network};
+       use network.network;
        instance-network: func() -> network;
      }",
 ];

@@ -1,7 +1,7 @@
 //! `/query` calls the active placement guest, as a component.
 
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Hook};
+use ipu_api::guest::placement::{ControllerView, PlacementContext};
+use ipu_api::ipupolicy::Hook;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_rest::{query_request, what_if};
 

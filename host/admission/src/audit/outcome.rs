@@ -1,6 +1,6 @@
 //! Pure: an object of an audit, and what a guest decides about it.
 
-use ipu_guest_host::model::Violation;
+use ipu_api::guest::admission::Violation;
 use ipu_policies::match_input::ReviewedResource;
 use serde_json::Value;
 

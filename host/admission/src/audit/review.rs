@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use ipu_api::guest::admission::{Admission, Operation, User};
+use ipu_api::guest::namespace::NamespaceContext;
 use ipu_api::ipupolicy::Labels;
 use ipu_guest_host::GuestError;
-use ipu_guest_host::context::{Admission, NamespaceContext, Operation, User};
 use ipu_guest_host::policy_request::{Answer, PolicyRequest, Review};
 use ipu_policies::match_input::{
     MatchInput, ReviewedResource, namespace_object, review_attributes,
@@ -162,7 +163,7 @@ fn created(mut object: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use ipu_guest_host::model::{Verdict, Violation};
+    use ipu_api::guest::admission::{Verdict, Violation};
     use ipu_policies::match_samples::IPUJOB;
 
     use super::*;

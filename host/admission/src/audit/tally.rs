@@ -64,7 +64,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use ipu_guest_host::model::Violation;
+    use ipu_api::guest::admission::Violation;
 
     use super::*;
 

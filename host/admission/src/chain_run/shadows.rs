@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipu_guest_host::model::Verdict;
+use ipu_api::guest::admission::Verdict;
 use ipu_policies::active_policies::{BoundShadow, HookChain, is_sampled};
 use ipu_policies::call_stats::Comparison;
 use ipu_policies::comparison;

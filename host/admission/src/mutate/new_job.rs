@@ -1,10 +1,10 @@
 //! Pure: what the operator itself sets on a new job, after the defaulting policies. Each saves a write of the controller, or
 //! a start before Kueue admits the job.
 
+use ipu_api::guest::admission::Operation;
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::labels::JOB_FINALIZER;
 use ipu_api::queueing;
-use ipu_guest_host::context::Operation;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Value, json};

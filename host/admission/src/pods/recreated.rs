@@ -1,7 +1,7 @@
 //! Pure: an existing Pod that requests IPUs, as validation guests would see it if its user created it again.
 
+use ipu_api::guest::admission::Violation;
 use ipu_api::pod_request::PodRequest;
-use ipu_guest_host::model::Violation;
 use serde_json::Value;
 
 use super::{copied, patch, shown};

@@ -1,8 +1,8 @@
 //! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of that IPUJob.
 
+use ipu_api::guest::admission::Violation;
 use ipu_api::labels::NATIVE_POD_LABEL;
 use ipu_api::pod_request::PodRequest;
-use ipu_guest_host::model::Violation;
 use ipu_guest_host::texts;
 use ipu_text::sanitize;
 use serde_json::{Map, Value, json};

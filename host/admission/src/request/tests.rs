@@ -1,6 +1,6 @@
 //! Parsing of AdmissionReviews, and the errors of invalid bodies.
 
-use ipu_guest_host::context::Operation;
+use ipu_api::guest::admission::Operation;
 use serde_json::{Value, json};
 
 use super::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, parse};

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use ipu_api::ipupolicy::{IPUPolicy, Match, ModuleSource};
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
 use ipu_api::labels::OPERATOR_NAMESPACE;
 use ipu_guest_host::Limits;
-use ipu_guest_host::model::{Hook, ModuleDigest};
 use ipu_policies::module_config::module_config;
 use serde_json::Value;
 

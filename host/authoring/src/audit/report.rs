@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use ipu_admission::audit::{ObjectName, Outcome};
+
 use super::AuditError;
 use super::served::Served;
-use ipu_admission::audit::{ObjectName, Outcome};
 
 /// Numbers of objects by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,7 +158,7 @@ impl Counts {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use ipu_guest_host::model::Violation;
+    use ipu_api::guest::admission::Violation;
 
     use super::*;
 

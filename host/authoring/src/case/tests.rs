@@ -1,6 +1,6 @@
 //! Tables of expectations that hold and that do not.
 
-use ipu_guest_host::model::{Defaulted, Verdict};
+use ipu_api::guest::admission::{Defaulted, Verdict};
 use serde_json::{Value, json};
 
 use super::super::host_verdict::host_verdict;

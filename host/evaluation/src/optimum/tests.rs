@@ -1,14 +1,12 @@
 //! Tests of the optimum: instances that are solved by hand, and all policies on generated ones.
 
-use ipu_guest_host::model::Decision;
-use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_guest_host::serial_walk;
+use ipu_api::guest::placement::{Decision, PlacementRequest};
+use ipu_placement::serial_walk::serial_walk;
 
 use super::*;
-use crate::bound;
-use crate::generate;
 use crate::replay::{Decided, Outcome, Settings, replay};
 use crate::samples::{controllers, job};
+use crate::{bound, generate};
 
 fn is_close(found: Option<f64>, expected: Option<f64>) -> bool {
     match (found, expected) {

@@ -1,6 +1,6 @@
 //! Pure: the order in which waiting requests are served.
 
-use ipu_partitions::queue::{self, QueueEntry};
+use ipu_placement::queue::{self, QueueEntry};
 
 use super::{Order, Run, timestamp};
 

@@ -2,14 +2,13 @@
 
 use std::cmp::Reverse;
 
+use ipu_api::guest::placement::{ControllerView, PlacementRequest};
 use ipu_api::ipupartition::{ControllerRef, DecidedBy};
 use ipu_api::ipupolicy::BUILT_IN;
-use ipu_guest_host::model::ControllerView;
-use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_partitions::observations::Answer;
-use ipu_partitions::placement_request::request::partition_request;
-use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
-use vipu_client::cordon::CordonStates;
+use ipu_api::vipu_controller::CordonStates;
+use ipu_placement::decision::PlacementDecision;
+use ipu_placement::guest_call::values::partition_request;
+use ipu_placement::guest_call::{self, Candidates, Placement, QueueView};
 
 use super::{Decided, Event, Order, Outcome, Run, timestamp};
 use crate::pool::Block;
@@ -27,7 +26,7 @@ pub(super) enum Served {
 
 /// The answer to a request, and whether a controller that it may use has enough free IPUs.
 enum Reply {
-    Answer(Answer, bool),
+    PlacementDecision(PlacementDecision, bool),
     /// The policy was called before, and no capacity for the request has become free since.
     Unchanged,
 }
@@ -68,7 +67,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         let ipus = self.jobs[index].ipus;
         loop {
             let (answer, fits) = match self.ask(index, slot, now) {
-                Reply::Answer(answer, fits) => (answer, fits),
+                Reply::PlacementDecision(answer, fits) => (answer, fits),
                 Reply::Unchanged => {
                     if let Some(requested) = self.requested.get_mut(&index) {
                         requested.end_round(slot);
@@ -77,7 +76,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
                 }
             };
             match answer {
-                Answer::Try(controller, _) => {
+                PlacementDecision::Try(controller, _) => {
                     let choice = self.settings.block_choice;
                     if let Some(block) = self.pool.create(&controller.name, ipus, choice) {
                         self.placed((index, slot), (controller, block), now);
@@ -88,13 +87,13 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
                         requested.refuse(slot, controller, timestamp(now));
                     }
                 }
-                Answer::Wait(reasons) => {
+                PlacementDecision::Wait(reasons) => {
                     if let Some(requested) = self.requested.get_mut(&index) {
                         requested.wait(slot, reasons, timestamp(now));
                     }
                     return Served::Waits { fits };
                 }
-                Answer::Reject(why) => {
+                PlacementDecision::Reject(why) => {
                     self.reject(index, why);
                     return Served::Rejected;
                 }
@@ -117,8 +116,8 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             held,
             backfill_limit: self.settings.backfill_limit,
         };
-        let request = match placement_request::prepare(partition, found, queue, time) {
-            Placement::Decided(answer) => return Reply::Answer(answer, true),
+        let request = match guest_call::prepare(partition, found, queue, time) {
+            Placement::Decided(answer) => return Reply::PlacementDecision(answer, true),
             Placement::Ask(request) => request,
         };
         let spec = &partition.spec;
@@ -149,7 +148,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             digest: None,
         };
         let answer = request.conclude(decided.decision, by, self.pool.refs());
-        Reply::Answer(answer, fits)
+        Reply::PlacementDecision(answer, fits)
     }
 
     /// A request has its partition. The job starts with its last one.

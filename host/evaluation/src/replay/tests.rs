@@ -111,7 +111,7 @@ fn a_part_of_a_gang_is_released_after_its_patience() {
 fn a_policy_that_never_decides_ends_the_replay() {
     let jobs = [job(0, (1, 8), 10)];
     let waits = |_: u64, request: PlacementRequest| Decided {
-        decision: Decision::Wait(vec![ipu_guest_host::model::PassedOver {
+        decision: Decision::Wait(vec![ipu_api::guest::placement::PassedOver {
             controller: request.controllers[0].name.clone(),
             reason: "no".to_owned(),
         }]),

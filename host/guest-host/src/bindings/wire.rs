@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{DefaultingText, defaulter, placer, types, validator};
-use crate::context::{Admission, NamespaceContext, Operation, Options, SizeCount, Usage};
-use crate::model::{
-    ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome, Verdict,
-    Violation,
+use ipu_api::guest::admission::{Admission, Operation, Verdict, Violation};
+use ipu_api::guest::namespace::{NamespaceContext, Usage};
+use ipu_api::guest::placement::{
+    ControllerView, Decision, Options, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome,
+    SizeCount,
 };
+
+use super::{DefaultingText, defaulter, placer, types, validator};
 
 pub(super) fn defaulting(answer: defaulter::Answer) -> DefaultingText {
     match answer {

@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::guest::admission::{Admission, Defaulting, Verdict};
+use ipu_api::guest::digest::ModuleDigest;
+use ipu_api::guest::placement::{
+    ControllerView, Decision, PartitionRequest, PlaceAttempt, PlacementRequest,
+};
+use ipu_api::ipupolicy::Hook;
 use ipu_runtime::panics::caught_now;
 use ipu_text::explain;
 use serde_json::Value;
@@ -14,15 +20,11 @@ use super::GuestHost;
 use super::permits::{CallKind, Permit};
 use crate::bindings::ReviewText;
 use crate::call::Call;
-use crate::context::Admission;
 use crate::guest::{Guest, Kind};
 use crate::guest_error::GuestError;
 use crate::metrics::SkipReason;
-use crate::model::{
-    ControllerView, Decision, Defaulting, Hook, ModuleDigest, PartitionRequest, PlaceAttempt,
-    Served, Verdict,
-};
-use crate::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
+use crate::model::Served;
+use crate::policy_request::{Answer, PolicyRequest, Review};
 
 impl GuestHost {
     /// Calls a defaulting guest.

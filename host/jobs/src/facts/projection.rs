@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::interned::Interned;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
 use ipu_api::uid::Uid;
-use ipu_runtime::interned::Interned;
 use ipu_runtime::pod_start::{self, StartState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;

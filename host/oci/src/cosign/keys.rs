@@ -1,6 +1,6 @@
 //! Pure: public keys in the format of `cosign generate-key-pair` and openssl.
 
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey,
     VerificationAlgorithm,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::PartitionPhase;
+use ipu_api::partition_request::largest_partition;
 use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::inventory::Report;
-use vipu_client::model::largest_partition;
 
 use super::ipu_states::{ControllerUse, IpuGroup, IpuState};
 use super::pod_readiness::PodCounts;
-use crate::cache::Brief;
+use crate::store::Brief;
 
 /// Time after which a ready partition without any Pod is idle, whether or not a Pod has used it before. A new leader has
 /// not seen earlier Pods.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::guest::namespace::Usage;
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_guest_host::context::Usage;
+use ipu_ledger::state_unknown;
 use ipu_runtime::metrics::OTHER;
 use jiff::Timestamp;
 
-use crate::cache::Brief;
-use crate::state_unknown;
+use crate::store::Brief;
 
 /// Most namespaces with values of their own.
 const NAMESPACES_MAX: usize = 50;
@@ -87,7 +87,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::Cache;
+    use crate::store::Cache;
 
     fn partition(name: &str, status: &Value) -> Value {
         json!({

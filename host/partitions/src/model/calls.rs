@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::Attempt;
+use ipu_ledger::observations::{Observation, RemoteState};
 use vipu_client::model::OperationState;
 
 use super::Small;
 use super::replica::check_slot;
 use super::state::{Flying, State};
-use crate::observations::{Observation, RemoteState};
 use crate::sim_adapter;
 use crate::simulation::controllers::{Call, Then, Verb};
 use crate::simulation::invariants::{NOT_ASSIGNED_TWICE, demand};

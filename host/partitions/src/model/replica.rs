@@ -6,24 +6,25 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
-use ipu_guest_host::model::ControllerView;
-use vipu_client::cordon::CordonStates;
+use ipu_api::vipu_controller::CordonStates;
+use ipu_ledger::observations::{Intent, Observation, RemoteState};
+use ipu_ledger::step::Step;
+use ipu_placement::backfill::Assigned;
+use ipu_placement::decision::PlacementDecision;
+use ipu_placement::guest_call::{Candidates, QueueView};
 
 use super::Small;
 use super::calls::CallFault;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
-use crate::observations::{Answer, Intent, Observation, RemoteState};
-use crate::placement_request::{Candidates, QueueView};
-use crate::queue::Assigned;
 use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
 use crate::simulation::invariants::{ONE_USABLE, StatusWrite, demand};
-use crate::step::Step;
 
 /// The result of a step.
 pub(super) enum Outcome {
@@ -182,7 +183,12 @@ impl Small {
 
     /// The placement decision of a replica. In the operator, a pass makes it, and a later reconcile takes it. Between them, the
     /// object may change, as it may here between the decision and the record of it.
-    fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
+    fn place(
+        &self,
+        state: &mut State,
+        (who, key): (usize, Key),
+        object: &IPUPartition,
+    ) -> PlacementDecision {
         let now = self.time(state.clock);
         let seen = state.seen(who);
         let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), now);
@@ -205,7 +211,7 @@ impl Small {
         let known = state.controllers.iter().map(|one| one.reference.clone());
         let known: Vec<ControllerRef> = known.collect();
         let answer = sim_adapter::place(object, found, queue, &known, now);
-        if let Answer::Try(controller, _) = &answer {
+        if let PlacementDecision::Try(controller, _) = &answer {
             let assigned = (controller.name.clone(), object.spec.ipus);
             state.replicas[who].assigned.insert(key, assigned);
         }

@@ -10,10 +10,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_ledger::step::Step;
+use ipu_ledger::sweep::orphans::Suspects;
 
 use super::faults::Faults;
 use super::sweeper::Stage;
-use crate::orphans::Suspects;
 use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
@@ -21,7 +22,6 @@ use crate::simulation::event_queue::Ticket;
 use crate::simulation::evidence::Evidence;
 use crate::simulation::invariants::RunHistory;
 use crate::simulation::missing::Missing;
-use crate::step::Step;
 
 /// An object as it was at some time. Its hash stands for its content.
 #[derive(Clone, Debug)]

@@ -4,15 +4,15 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use ipu_ledger::sweep::orphans::RemotePartition;
+use ipu_ledger::sweep::{Course, Task};
 use vipu_client::model::ReadyState;
 
 use super::Small;
 use super::state::{Flying, State};
-use crate::orphans::RemotePartition;
 use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
-use crate::sweep::course::{Course, Task};
 
 /// The tasks of a sweep. Owners delete their own objects in the model, so that its sweep deletes none.
 type Tasks = Course<Infallible, Infallible>;
@@ -98,6 +98,6 @@ fn partitions_on_controllers(state: &State) -> Vec<RemotePartition> {
 
 /// The next stage, as long as there is something left.
 fn next(mut tasks: Tasks) -> Option<Stage> {
-    let task = tasks.next()?;
+    let task = tasks.next_task()?;
     Some(Stage::Perform(task, tasks))
 }

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
+use ipu_placement::node_match::{NodeFacts, NodeTaint};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-
-use super::node_match::{NodeFacts, NodeTaint};
 
 /// A Node with the fields that decide whether Pods may run on it.
 #[derive(Clone, Debug, Deserialize)]

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
+use ipu_ledger::observations::live_pods;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
 
 use super::*;
-use crate::observations::live_pods;
 
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const LABELLED: &str = "labelSelector=graphcore.ai%2Fpartition-id%3Dp-";

@@ -21,7 +21,7 @@ use super::world::World;
 use crate::accounting::observation::{LedgerUse, UsedPartitions};
 use crate::accounting::pod_readiness::PodCounts;
 use crate::accounting::{Accounts, ControllerUse, IpuState};
-use crate::cache::Cache;
+use crate::store::Cache;
 
 /// IPUs of each controller.
 const SIZES: [u32; 2] = [8, 16];

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::ControllerRef;
-use ipu_guest_host::model::ControllerView;
+use ipu_ledger::observations::{Observation, Reply};
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::event_queue::Ticket;
-use crate::inventory_view::with_inventory;
-use crate::observations::{Observation, Reply};
+use crate::controllers::inventory_view::with_inventory;
 
 /// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

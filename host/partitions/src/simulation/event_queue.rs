@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_ledger::observations::Observation;
 
 use super::api_server::Key;
 use super::controllers::{Call, Then};
 use super::repair::Repair;
 use super::sweeper::Stage;
-use crate::observations::Observation;
 
 /// A reconcile of a replica that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
+use ipu_ledger::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
 
 /// Ids by what a reconcile has observed of them. Nothing is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

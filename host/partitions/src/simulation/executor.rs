@@ -2,17 +2,16 @@
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
+use ipu_ledger::observations::{Intent, Observation};
+use ipu_ledger::step::Step;
 
 use super::api_server::{Stored, job_of};
 use super::controllers::{Call, Verb};
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Reply, Ticket};
 use super::invariants::StatusWrite;
-use super::sim_adapter;
-use super::trace;
 use super::world::World;
-use crate::observations::{Intent, Observation};
-use crate::step::Step;
+use super::{sim_adapter, trace};
 
 /// The fault of one call to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

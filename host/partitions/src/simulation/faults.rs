@@ -3,8 +3,8 @@
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use ipu_api::labels;
 use ipu_api::naming::Identity;
+use ipu_api::vipu_controller::CordonState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use vipu_client::cordon::CordonState;
 use vipu_client::model::{OperationState, ReadyState};
 
 use super::api_server::{self, Key, job_of};

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
+use ipu_ledger::observations::Intent;
 
 use super::api_server::Key;
 use super::controllers::Verb;
 use super::event_queue::Ticket;
 use super::evidence::Evidence;
 use super::sim_adapter;
-use crate::observations::Intent;
 
 /// The rules. A violation names its rule.
 pub(crate) const RECORDED_FIRST: &str = "an id is recorded before a request with it is sent";

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_placement::queue::{self, QueueEntry};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
@@ -10,7 +11,6 @@ use super::event_queue::{Event, Fate};
 use super::invariants::{GANG_COMPLETE, LIVENESS, OURS_ONLY, demand};
 use super::sim_adapter;
 use super::world::World;
-use crate::queue::{self, QueueEntry};
 
 /// Deadline, in milliseconds, until everything is settled. A call takes at most a minute and arrives at most two
 /// minutes late, forming takes at most five minutes, and delays grow to one minute.

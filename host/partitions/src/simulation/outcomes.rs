@@ -2,10 +2,10 @@
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use ipu_api::partition_conditions;
+use ipu_ledger::observations::Intent;
 
 use super::coverage::{Coverage, CoveragePoint};
 use super::invariants::StatusWrite;
-use crate::observations::Intent;
 
 /// Counts the coverage points of this status.
 pub(super) fn count(written: &StatusWrite<'_>, coverage: &mut Coverage) {

@@ -6,11 +6,11 @@ use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::labels;
+use ipu_ledger::observations::HealthState;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
 use crate::cooperative_env::{CooperativeEnv, controller, run_to_completion};
-use crate::observations::HealthState;
 use crate::proptests::{case, spec};
 use crate::sim_adapter;
 

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, is_exhausted_reason};
 use ipu_api::uid::Uid;
-use vipu_client::error::is_exhausted_reason;
+use ipu_ledger::observations::{Observation, Reply};
+use ipu_placement::cycle::Pass;
+use ipu_placement::decision::PlacementDecision;
+use ipu_placement::drain::EvictionState;
+use ipu_placement::guest_call::Candidates;
+use ipu_placement::requests::Ended;
 
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Ticket};
 use super::sim_adapter;
 use super::world::World;
-use crate::eviction::EvictionState;
-use crate::observations::{Answer, Observation, Reply};
-use crate::placement_pass::Pass;
-use crate::placement_queue::Ended;
-use crate::placement_request::Candidates;
 
 /// Delay between a release of capacity and the next pass, in milliseconds.
 const BATCH_DELAY: u64 = 200;
@@ -34,7 +34,7 @@ impl World {
     }
 
     /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next pass.
-    fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<Answer> {
+    fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<PlacementDecision> {
         let now = self.timestamp();
         let replica = &mut self.replicas[who];
         let entries = sim_adapter::queue(replica.seen(), now);
@@ -78,7 +78,7 @@ impl World {
         let listed = self.controllers.iter().filter(|one| one.is_listed);
         let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
         let (mut decided, mut round) = (0, None);
-        while let Some(turn) = self.replicas[who].requests.next() {
+        while let Some(turn) = self.replicas[who].requests.next_turn() {
             if round.is_some_and(|round| round != turn.round) {
                 self.schedule_pass(who, 0);
                 break;
@@ -97,7 +97,7 @@ impl World {
                 .placed_slots(Uid::of(&object.spec.owner.uid));
             let held = sim_adapter::held_with(&object, replica.seen(), &slots);
             let answer = sim_adapter::place_in(&mut pass, &object, held, &controllers, now);
-            if let Answer::Try(controller, _) = &answer {
+            if let PlacementDecision::Try(controller, _) = &answer {
                 let refusals = &mut self.replicas[who].refusals;
                 refusals.tried(&controller.name, object.spec.ipus, now);
             }

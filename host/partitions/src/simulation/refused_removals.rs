@@ -1,7 +1,7 @@
 //! A run in which a controller removes nothing: a partition that has to leave it is created elsewhere nevertheless, and the
 //! first one is removed when the controller removes partitions again.
 
-use vipu_client::cordon::CordonState;
+use ipu_api::vipu_controller::CordonState;
 
 use super::api_server::{self, key_of};
 use super::coverage::Coverage;

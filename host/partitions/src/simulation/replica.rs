@@ -4,6 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_ledger::observations::Observation;
+use ipu_ledger::step::{Requeue, Step};
+use ipu_ledger::sweep::orphans::Suspects;
+use ipu_placement::cycle::Places;
+use ipu_placement::refusals::Refusals;
+use ipu_placement::requests::{Ended, PlacementQueue};
 
 use super::api_server::{Key, Stored};
 use super::coverage::CoveragePoint;
@@ -12,12 +18,6 @@ use super::evidence::Evidence;
 use super::queue::uid;
 use super::sim_adapter::{self, Reconcile};
 use super::world::World;
-use crate::observations::Observation;
-use crate::orphans::Suspects;
-use crate::placement_pass::Places;
-use crate::placement_queue::{Ended, PlacementQueue};
-use crate::refusals::Refusals;
-use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
 #[derive(Debug, Default)]

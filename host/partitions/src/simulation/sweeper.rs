@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use ipu_ledger::sweep::orphans::RemotePartition;
+use ipu_ledger::sweep::{Course, Task};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::model::ReadyState;
 
@@ -14,8 +16,6 @@ use super::executor::ApiFault;
 use super::invariants::{OWNERLESS_ONLY, demand};
 use super::sim_adapter;
 use super::world::World;
-use crate::orphans::RemotePartition;
-use crate::sweep::course::{Course, Task};
 
 /// Interval between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;
@@ -62,7 +62,7 @@ impl World {
                     None
                 }
             },
-            Stage::Tasks(mut tasks) => tasks.next().map(|task| {
+            Stage::Tasks(mut tasks) => tasks.next_task().map(|task| {
                 if let Err(error) = self.perform(task, &mut tasks) {
                     tasks.failed(error);
                 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::rc::Rc;
 
-use crate::step::Step;
+use ipu_ledger::step::Step;
 
 /// Recorded part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::ControllerRef;
+use ipu_api::vipu_controller::CordonStates;
+use ipu_ledger::step::Settings;
 use jiff::{SignedDuration, Timestamp};
-use vipu_client::cordon::CordonStates;
 
 use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
 use super::assigned_ipus::AssignedIpus;
@@ -21,7 +22,6 @@ use super::restore::Backup;
 use super::rng::Rng;
 use super::sim_adapter;
 use super::trace::Trace;
-use crate::step::Settings;
 
 /// A planned crash of replica 0 after one of its steps.
 #[derive(Clone, Copy, Debug)]

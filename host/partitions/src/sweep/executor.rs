@@ -2,14 +2,14 @@
 
 use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_ledger::sweep::orphans::RemotePartition;
+use ipu_ledger::sweep::{Course, Task};
 use ipu_runtime::lease::Leadership;
 use kube::Client;
 use tokio::sync::Notify;
 
-use super::course::{Course, Task};
 use super::{Found, SweepError, ownerless};
-use crate::controller_pool::ControllerPool;
-use crate::orphans::RemotePartition;
+use crate::controllers::ControllerPool;
 use crate::pod_users::PodUsers;
 
 /// Carries out tasks on the API server and on V-IPU controllers.
@@ -40,7 +40,7 @@ impl Executor<'_> {
 
     /// Performs the tasks of a course in order.
     pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
-        while let Some(task) = course.next() {
+        while let Some(task) = course.next_task() {
             if !self.leadership.is_valid() {
                 course.failed(SweepError::NotLeading);
                 return;

@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_ledger::sweep::orphans;
 use ipu_runtime::api_client;
 use ipu_runtime::trimmed::Trimmed;
 use kube::Client;
@@ -13,7 +14,6 @@ use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::{ApiResource, PartialObjectMeta};
 
 use super::SweepError;
-use crate::orphans;
 
 /// Page size of lists. A page of IPUPartitions takes some ten KiB of memory for each.
 const PAGE: u32 = 200;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use ipu_api::uid::Uid;
+use ipu_ledger::sweep::Task;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
@@ -21,11 +22,10 @@ use tower::{BoxError, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
-use super::course::Task;
 use super::*;
 use crate::nodes::nodes;
 use crate::pod_users::PodUsers;
-use crate::watched::watched;
+use crate::store::watch::watched;
 
 /// Requests to the fake API server, and the number of expired tokens that it still reports.
 #[derive(Default)]
@@ -171,7 +171,7 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
     let ownerless = [Ok(vec!["object"]), Err("no list")];
     let mut course = Course::new(ownerless, due);
     let mut done = Vec::new();
-    while let Some(task) = course.next() {
+    while let Some(task) = course.next_task() {
         done.push(match task {
             Task::Delete(object) => format!("delete {object}"),
             Task::Count(partition) => {
@@ -254,7 +254,7 @@ async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
 async fn delete_ownerless(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
     let gone = ownerless::without_owner(client, suspects).await;
     let mut course = Course::new(gone, Vec::new());
-    while let Some(Task::Delete(partition)) = course.next() {
+    while let Some(Task::Delete(partition)) = course.next_task() {
         if let Err(error) = ownerless::delete(client, &partition).await {
             course.failed(error);
         }

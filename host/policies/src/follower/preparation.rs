@@ -154,7 +154,7 @@ pub(super) fn late(within: Duration) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use ipu_guest_host::digest_of;
+    use ipu_api::guest::digest::digest_of;
     use serde_json::json;
     use tokio::time::advance;
 

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ipu_api::guest::namespace::{Usage, others};
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
 use ipu_api::uid::Uid;
+use ipu_runtime::watch_store::{Change, Store, by_ref};
 use kube::Resource;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
-
-use ipu_guest_host::context::{Usage, others};
-use ipu_runtime::watch_store::{Change, Store, by_ref};
 
 /// The usage of all namespaces.
 #[derive(Debug, Default)]

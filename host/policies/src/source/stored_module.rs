@@ -6,14 +6,15 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-use ipu_guest_host::{Limits, digest_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_guest_host::Limits;
+use ipu_oci::reference::is_digest;
 use parking_lot::Mutex;
 
 use super::Fetched;
 use super::keys::KeyList;
 use super::regular_file::open_regular;
 use super::stored_signature::StoredSignature;
-use ipu_oci::reference::is_digest;
 
 /// Size limit of the file of a signature, in bytes: the largest stored manifest and the largest signature in base64.
 const SIGNATURE_FILE: u64 = 512 << 10;

@@ -1,11 +1,10 @@
 //! Pure: the signature of a module as it is stored beside the module. It is verified again each time it is read.
 
-use ipu_guest_host::digest_of;
-use k8s_openapi::ByteString;
-use serde::{Deserialize, Serialize};
-
+use ipu_api::guest::digest::digest_of;
 use ipu_oci::cosign::{PublicKey, Signature, file_signer};
 use ipu_oci::manifest::component_of;
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
 
 /// Size limit of a manifest that is stored beside a signature, in bytes. That of a component has a few hundred.
 const MANIFEST: usize = 64 << 10;
@@ -94,12 +93,12 @@ impl StoredSignature {
 mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
+    use ipu_oci::cosign::public_keys;
+    use ipu_oci::manifest::artefact;
     use rcgen::{KeyPair, SigningKey};
     use serde_json::json;
 
     use super::*;
-    use ipu_oci::cosign::public_keys;
-    use ipu_oci::manifest::artefact;
 
     const MODULE: &[u8] = b"a module";
 

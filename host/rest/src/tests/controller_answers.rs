@@ -1,13 +1,12 @@
 //! Answers about controllers and their partitions.
 
-use ipu_partitions::cache::Cache;
-use ipu_partitions::controller_pool::ControllerState;
-use ipu_partitions::controller_summary;
-use ipu_partitions::samples;
+use ipu_api::vipu_controller::CordonState;
+use ipu_partitions::controllers::{ControllerState, summary};
+use ipu_partitions::store::Cache;
+use ipu_placement::samples;
 use jiff::Timestamp;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
-use vipu_client::cordon::CordonState;
 use vipu_client::failure_stats::FailureStats;
 use vipu_client::model::{ListedPartition, ReadyState};
 
@@ -187,8 +186,8 @@ fn everybody_sees_the_number_of_partitions_and_no_owner() {
                 Timestamp::UNIX_EPOCH,
             );
         }
-        let ours = controller_summary::ours(cache.held());
-        answer.push(controller_summary::summaries(states.clone(), &ours));
+        let ours = summary::ours(cache.held());
+        answer.push(summary::summaries(states.clone(), &ours));
     }
     assert_eq!(answer[0], answer[1]);
     let [one] = answer[0].as_slice() else {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ipu_api::partition_request::largest_partition;
 use ipu_api::uid::Uid;
 
 use super::blocks::{self, FreeBlocks};
@@ -123,9 +124,4 @@ impl Inventory {
             block.min(largest)
         })
     }
-}
-
-/// The largest partition that this number of free IPUs may hold: rounded down to a power of two.
-pub fn largest_partition(free: u32) -> u32 {
-    free.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Read;
 
+use ipu_api::vipu_controller::CordonState;
+
 use super::*;
-use crate::cordon::{CordonRequest, CordonState};
+use crate::cordon::CordonRequest;
 
 fn config_map(key: &str, text: &str) -> ConfigMap {
     ConfigMap {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::guest::digest::digest_of;
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
-use ipu_guest_host::digest_of;
 use serde_json::json;
 use tests::registry::Access;
 

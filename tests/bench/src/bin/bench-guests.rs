@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use ipu_guest_host::context::{Admission, Operation};
-use ipu_guest_host::model::Hook;
+use ipu_api::guest::admission::{Admission, Operation};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, ModuleConfig};
 use release::guests;
 use serde_json::{Value, json};

@@ -11,8 +11,8 @@ const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
 
 /// The tables of the share of reserved controllers.
 const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
-    package: "ipu-partitions",
-    named: "queue::tests::share::",
+    package: "ipu-placement",
+    named: "backfill::tests::share::",
     bound: None,
 });
 
@@ -21,16 +21,16 @@ const PAIRED: &str = "one owner, two of six faults";
 const CARELESS: &str = "a careless owner, a second use";
 const CONTROLLER_FAULTS: &str = "one owner, two faults of controllers, and the grace passes";
 
-const LOST_REPLIES: &str = "host/partitions/src/lost_replies.rs";
-const QUEUE: &str = "host/partitions/src/queue.rs";
-const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
-const QUEUE_ORDER: &str = "host/partitions/src/queue/order.rs";
-const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
-const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
-const NEXT_STEP: &str = "host/partitions/src/next_step.rs";
-const STEP: &str = "host/partitions/src/step.rs";
-const OBSERVATIONS: &str = "host/partitions/src/observations.rs";
-const FINALIZE: &str = "host/partitions/src/finalize.rs";
+const LOST_REPLIES: &str = "host/ledger/src/unsettled_attempts.rs";
+const QUEUE: &str = "host/placement/src/backfill.rs";
+const RESERVATIONS: &str = "host/placement/src/backfill/reservations.rs";
+const QUEUE_ORDER: &str = "host/placement/src/queue.rs";
+const LIFECYCLE: &str = "host/ledger/src/desired.rs";
+const RESET: &str = "host/ledger/src/desired/reset.rs";
+const NEXT_STEP: &str = "host/ledger/src/reconcile/next_step.rs";
+const STEP: &str = "host/ledger/src/step.rs";
+const OBSERVATIONS: &str = "host/ledger/src/observations.rs";
+const FINALIZE: &str = "host/ledger/src/deleted.rs";
 const NAMING: &str = "host/api/src/naming.rs";
 
 /// Every mistake in the core that is tried.
@@ -97,16 +97,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition of another cluster or release is released",
         file: NEXT_STEP,
-        text: "if is_ours && let Some(status) = lost_replies::disowned(partition, now) {",
+        text: "if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {",
         instead: "let before = partition.status.clone().unwrap_or_default();
     let mut marked = before.clone();
-    for one in before.attempts.iter().filter(|one| super::status_update::is_held(one)) {
+    for one in before.attempts.iter().filter(|one| one.is_held()) {
         if !settings.identity.marks(&one.id) {
-            marked = super::status_update::disowned(&marked, &one.id, now);
+            marked = crate::status::disowned(&marked, &one.id, now);
         }
     }
     let others = (marked != before).then_some(marked);
-    if is_ours && let Some(status) = lost_replies::disowned(partition, now).or(others) {",
+    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now).or(others) {",
         found_by: FoundBy::Both,
     },
     Mutation {
@@ -135,7 +135,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition is reset although the last count has found Pods",
         file: RESET,
-        text: "Some(pods) => write(status_update::reset_put_off(status, waits(id, pods))),",
+        text: "Some(pods) => write(status::reset_put_off(status, waits(id, pods))),",
         instead: "Some(_) => Step::Reset(attempt.clone()),",
         found_by: FoundBy::Bound(CARELESS),
     },
@@ -205,14 +205,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "only the controller's own figure counts as its free capacity",
-        file: "host/partitions/src/capacity.rs",
+        file: "host/placement/src/allocations.rs",
         text: "let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);",
         instead: "let ipus = (unlisted.lost / 1_000).saturating_add(unlisted.hidden).min(free);",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "a controller that has lost partitions offers all IPUs without an allocation",
-        file: "host/partitions/src/capacity.rs",
+        file: "host/placement/src/allocations.rs",
         text: "let besides = if unlisted.is_lost() { free - ipus } else { 0 };",
         instead: "let besides = if unlisted.is_lost() && ipus > free { free - ipus } else { 0 };",
         found_by: FoundBy::Simulation("the model check adds up IPUs and does not number them"),
@@ -228,8 +228,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "time in which a controller is unreachable counts as time in which a partition is missing",
         file: LIFECYCLE,
-        text: "status_update::with_message(&status_update::without_missing(status), message)",
-        instead: "status_update::with_message(status, message)",
+        text: "status::with_message(&status::without_missing(status), message)",
+        instead: "status::with_message(status, message)",
         found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
@@ -357,7 +357,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition keeps the old name of its controller",
-        file: "host/partitions/src/steps.rs",
+        file: "host/ledger/src/reconcile.rs",
         text: "if let Some(updated) = updated {",
         instead: "if let Some(updated) = updated.filter(|_| self.taken > STEPS_MAX) {",
         found_by: FoundBy::Simulation(SAME_LIST),
@@ -375,7 +375,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a refusal from the future stays fresh after the clock is set back",
-        file: "host/partitions/src/status_update/waiting.rs",
+        file: "host/ledger/src/status/waiting.rs",
         text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
         instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
         found_by: FoundBy::Simulation("the clock of the model is never set back"),

@@ -4,31 +4,31 @@ use super::{FoundBy, Mutation, Tests};
 
 /// The tests of the requests for a controller, and of the passes over them.
 const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
-    package: "ipu-partitions",
-    named: "placement_",
+    package: "ipu-placement",
+    named: "tests::",
     bound: None,
 });
 
 /// The tests of the reconciles that call one controller.
 const PERMITS_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
-    named: "controller_permits::",
+    named: "controllers::permits::",
     bound: None,
 });
 
 /// The tests of controllers under two names.
 const DUPLICATES_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
-    named: "duplicates::",
+    named: "controllers::duplicates::",
     bound: None,
 });
 
-const DUPLICATES: &str = "host/partitions/src/duplicates.rs";
-const CONTROLLER_PERMITS: &str = "host/partitions/src/controller_permits.rs";
-const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
-const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
-const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
-const NAMESPACE_BUDGETS: &str = "host/partitions/src/placement_loop/namespace_budgets.rs";
+const DUPLICATES: &str = "host/partitions/src/controllers/duplicates.rs";
+const CONTROLLER_PERMITS: &str = "host/partitions/src/controllers/permits.rs";
+const PLACEMENT_QUEUE: &str = "host/placement/src/requests.rs";
+const PLACEMENT_REQUEST: &str = "host/placement/src/requests/request.rs";
+const PLACEMENT_PASS: &str = "host/placement/src/cycle.rs";
+const NAMESPACE_BUDGETS: &str = "host/placement/src/namespace_budgets.rs";
 
 /// Every mistake in these decisions that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[

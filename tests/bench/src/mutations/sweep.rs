@@ -9,8 +9,8 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
-const ORPHANS: &str = "host/partitions/src/orphans.rs";
-const COURSE: &str = "host/partitions/src/sweep/course.rs";
+const ORPHANS: &str = "host/ledger/src/sweep/orphans.rs";
+const COURSE: &str = "host/ledger/src/sweep.rs";
 
 /// Every mistake in the sweep that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cluster::files::{At, FileError};
-use ipu_guest_host::{InspectError, describe, digest_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_guest_host::{InspectError, describe};
 use ipu_oci::manifest::{INDEX, MANIFEST, artefact};
 use serde_json::json;
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vipu_client::model::{Inventory, ListedPartition, ReadyState};
 
 use super::*;
-use crate::cache::Cache;
+use crate::store::Cache;
 
 const NOW: &str = "2026-01-01T12:00:00Z";
 

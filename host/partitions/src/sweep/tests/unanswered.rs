@@ -32,7 +32,7 @@ fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
     let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
     let mut course = Course::<(), ()>::new([], due.to_vec());
     let mut removed = Vec::new();
-    while let Some(task) = course.next() {
+    while let Some(task) = course.next_task() {
         match task {
             Task::Delete(()) => {}
             Task::Count(partition) => course.counted(partition, 0),
@@ -55,7 +55,7 @@ fn each_controller_has_a_course_and_the_deletions_have_another() {
     let ownerless = [Ok(vec!["object"]), Err("no list")];
     let mut courses = Course::concurrent(ownerless, due.to_vec());
     let tasks = courses.iter_mut().map(|course| {
-        let tasks = std::iter::from_fn(|| course.next());
+        let tasks = std::iter::from_fn(|| course.next_task());
         tasks.collect::<Vec<_>>()
     });
     let count = |index: usize| Task::Count(due[index].clone());

@@ -1,6 +1,6 @@
 //! Histories of IPUPartitions, and the usage that each results in.
 
-use ipu_guest_host::context::OTHERS_MAX;
+use ipu_api::guest::namespace::OTHERS_MAX;
 use serde_json::{Value, json};
 
 use super::*;

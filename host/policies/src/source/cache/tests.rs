@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::Arc;
 
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
+use ipu_oci::cosign::public_keys;
 use k8s_openapi::ByteString;
 use kube::{Client, Config};
 use nix::sys::stat::Mode;
@@ -15,7 +16,6 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::source::shared_dir::SharedDir;
 use crate::source::stored_signature::StoredSignature;
-use ipu_oci::cosign::public_keys;
 
 const MODULE: &[u8] = b"a module";
 

@@ -1,7 +1,7 @@
 //! The folder that several replicas share: writes at once, removal, and limit.
 
 use futures::future::join_all;
-use ipu_guest_host::digest_of;
+use ipu_api::guest::digest::digest_of;
 
 use super::*;
 

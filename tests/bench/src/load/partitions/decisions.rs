@@ -5,12 +5,13 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use cluster::settings::Settings;
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
+use ipu_api::guest::placement::{ControllerView, PartitionRequest, PlacementContext};
+use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
-use ipu_partitions::nodes::node_match::Requirements;
-use ipu_partitions::nodes::unsuited::Unsuited;
-use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
+use ipu_placement::backfill;
+use ipu_placement::node_match::Requirements;
+use ipu_placement::queue::{self, QueueEntry, QueuePosition};
+use ipu_placement::unsuited::Unsuited;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_rest::query_request::QueryRequest;
 use ipu_rest::what_if;
@@ -93,7 +94,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         controllers,
         capacity: capacity_for(0, &views),
         capacity_behind_1000: capacity_for(1_000, &views),
-        native: timed(|| ipu_guest_host::serial_walk(black_box(&request), &views, &[])),
+        native: timed(|| ipu_placement::serial_walk::serial_walk(black_box(&request), &views, &[])),
         guest: median(&mut placed),
         query: median(&mut answered),
     })
@@ -112,7 +113,7 @@ fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
         .collect();
     entries.push(me.clone());
     queue::in_order(&mut entries);
-    timed(|| queue::capacity_for(black_box(&me), &entries, &[], 0, views.to_vec(), limit, now))
+    timed(|| backfill::capacity_for(black_box(&me), &entries, &[], 0, views.to_vec(), limit, now))
 }
 
 /// The built-in guest for placement, as `make dist` builds it.

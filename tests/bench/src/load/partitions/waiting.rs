@@ -4,18 +4,18 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use ipu_api::guest::placement::{ControllerView, Decision};
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
 };
-use ipu_guest_host::model::{ControllerView, Decision};
-use ipu_guest_host::serial_walk;
-use ipu_partitions::placement_request::request::partition_request;
-use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
-use ipu_partitions::queue::{self, QueueEntry};
+use ipu_api::partition_request::largest_partition;
+use ipu_api::vipu_controller::CordonStates;
+use ipu_placement::guest_call::values::partition_request;
+use ipu_placement::guest_call::{self, Candidates, Placement, QueueView};
+use ipu_placement::queue::{self, QueueEntry};
+use ipu_placement::serial_walk::serial_walk;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use vipu_client::cordon::CordonStates;
-use vipu_client::model::largest_partition;
 
 /// Number of controllers.
 const CONTROLLERS: usize = 256;
@@ -97,7 +97,7 @@ fn decided(
         held: 0,
         backfill_limit: LIMIT,
     };
-    let Placement::Ask(asked) = placement_request::prepare(one, found, queue, now) else {
+    let Placement::Ask(asked) = guest_call::prepare(one, found, queue, now) else {
         return false;
     };
     let request = partition_request(one, Default::default(), asked.waiting.clone(), 0, now);

@@ -1,0 +1,159 @@
+//! The calls of V-IPU controllers: creates, reads, removes and resets partitions there.
+
+use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionSpec, PartitionPhase};
+use ipu_api::uid::Uid;
+use ipu_ledger::observations::{HealthState, RemoteState, Reply};
+use ipu_placement::guest_call::values::shortened;
+use ipu_placement::refusals;
+use kube::ResourceExt;
+use vipu_client::model::CreateRequest;
+use vipu_client::{Lookup, VipuClient, VipuError};
+
+use crate::leader::Context;
+use crate::reconcile::health;
+
+/// Creates the partition of an attempt.
+pub(super) async fn create(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Reply {
+    let spec = &partition.spec;
+    let request = CreateRequest {
+        id: attempt.id.clone(),
+        ipus: spec.ipus,
+        gcds: spec.gcds,
+        replicas: spec.options.replicas,
+        reconfigurable: spec.options.reconfigurable,
+        relocatable: spec.options.relocatable,
+    };
+    let uid = partition.uid().unwrap_or_default();
+    let Attempt { controller, id, .. } = attempt;
+    let result = match context.pool.client(controller) {
+        Ok(client) => {
+            // From now on, the controller may list the partition: it must not count twice.
+            let _requested = context.pool.requests(controller, id, spec.ipus);
+            context.queue_state.requests().requested(Uid::of(&uid));
+            let result = client.create(&request).await;
+            if result.is_ok() {
+                // Before the request ends, so that its IPUs are never free.
+                if context.pool.took(controller, id, spec.ipus) {
+                    context.released.notify_one();
+                }
+            }
+            result
+        }
+        Err(error) => Err(error),
+    };
+    let Err(error) = result else {
+        context.queue_state.served(&uid);
+        return Reply::Done;
+    };
+    context.pool.changed(controller);
+    let reason = shortened(&error.reason());
+    tracing::warn!(
+        id = attempt.id,
+        controller = attempt.controller.name,
+        reason,
+        "create failed"
+    );
+    if error.is_exhausted() && refusals::are_options_usual(&spec.options) {
+        context.pool.refused(controller, partition, &reason);
+    }
+    match error {
+        VipuError::Address(_)
+        | VipuError::UnlistedAddress { .. }
+        | VipuError::Auth(_)
+        | VipuError::Unreachable(_) => Reply::NotSent(reason),
+        VipuError::OutcomeUnknown { .. }
+        | VipuError::Refused { .. }
+        | VipuError::Denied { .. }
+        | VipuError::OtherAccount
+        | VipuError::OtherPartition { .. }
+        | VipuError::Incomplete { .. }
+        | VipuError::NotAnswered => Reply::Failed(reason),
+    }
+}
+
+/// Reads the state of the partition of an attempt.
+pub(super) async fn remote_state(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> RemoteState {
+    if context.pool.is_gone(&attempt.controller) {
+        return RemoteState::Absent;
+    }
+    let asked = read_state(context, partition, attempt).await;
+    let remote_state = asked.unwrap_or_else(|error| {
+        let is_listed = context.pool.is_listed(&attempt.controller);
+        health::without_answer(&error.reason(), error.is_denial(), is_listed)
+    });
+    if health::is_gone(attempt, &remote_state) {
+        context.pool.changed(&attempt.controller);
+    }
+    remote_state
+}
+
+/// Reads the state. A partition that has just become active with another size than requested counts as failed.
+async fn read_state(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<RemoteState, VipuError> {
+    let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
+    let client = context.pool.client(&attempt.controller)?;
+    let account = attempt.account.as_deref();
+    let lookup = client.lookup_as(&attempt.id, account).await?;
+    context.pool.note(&client, &attempt.id, gcds, &lookup).await;
+    let Lookup::Present(state) = lookup else {
+        return Ok(RemoteState::Absent);
+    };
+    let mut health = health::health(&state);
+    health.first_ipu = context.pool.first_ipu(&attempt.controller, &attempt.id);
+    let phase = partition.status.as_ref().map(|status| status.phase);
+    if phase == Some(PartitionPhase::Creating)
+        && health.state == HealthState::Active
+        && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
+    {
+        health.state = HealthState::Failed;
+        health.errors = vec![why];
+    }
+    Ok(RemoteState::Present(health))
+}
+
+/// Removes the partition of an attempt. Returns why it failed.
+pub(super) async fn remove(
+    context: &Context,
+    attempt: &Attempt,
+    force: bool,
+) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let result = client.remove(&attempt.id, force).await;
+    match &result {
+        Ok(()) => {
+            context.pool.removed(&attempt.controller, &attempt.id);
+            context.released.notify_one();
+        }
+        // If it is removed nevertheless, the next reconcile reads that, and records the release.
+        Err(_) => context.pool.changed(&attempt.controller),
+    }
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+/// Resets the partition of an attempt. Returns why it failed.
+pub(super) async fn reset(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<(), String> {
+    let client = client(context, attempt)?;
+    let relocatable = partition.spec.options.relocatable;
+    let result = client.reset(&attempt.id, relocatable).await;
+    result.map_err(|error| shortened(&error.reason()))
+}
+
+fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
+    let client = context.pool.client(&attempt.controller);
+    client.map_err(|error| shortened(&error.reason()))
+}

@@ -1,0 +1,55 @@
+//! Sample objects for the tests of several modules and packages.
+
+use ipu_api::guest::placement::{ControllerView, PartitionRequest};
+use ipu_api::ipupartition::ControllerRef;
+use ipu_api::partition_request::largest_partition;
+
+/// A V-IPU controller of the admin's list.
+pub fn controller() -> ControllerRef {
+    ControllerRef {
+        name: "pod1:8090".to_owned(),
+        host: "pod1".to_owned(),
+        port: 8090,
+        label_key: "ipunode".to_owned(),
+        label_value: "pod1".to_owned(),
+    }
+}
+
+/// A reachable V-IPU controller, whose label has its name as the value.
+pub fn view(name: &str, total_ipus: u32, used_ipus: u32) -> ControllerView {
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        unschedulable: None,
+        unreachable: None,
+        total_ipus,
+        used_ipus,
+        largest_free: largest_partition(total_ipus - used_ipus),
+        free_blocks: Vec::new(),
+        failures: 0,
+    }
+}
+
+/// A request for a partition of 4 IPUs.
+pub fn place_request() -> PartitionRequest {
+    PartitionRequest {
+        namespace: "default".to_owned(),
+        owner: "sample".to_owned(),
+        ipus: 4,
+        gcds: 1,
+        ..PartitionRequest::default()
+    }
+}
+
+/// One full, one unreachable and one empty controller.
+pub fn controllers() -> Vec<ControllerView> {
+    let mut controllers = vec![
+        view("full:8090", 16, 16),
+        view("unreachable:8090", 16, 0),
+        view("empty:8090", 16, 0),
+    ];
+    controllers[1].unreachable = Some("connection refused".to_owned());
+    controllers
+}
