@@ -2,6 +2,7 @@
 
 pub(crate) mod fixture;
 mod pod_trial;
+mod trainings;
 mod view;
 mod witness;
 

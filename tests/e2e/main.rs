@@ -37,6 +37,7 @@ mod service;
 mod simulators;
 mod streams;
 mod times;
+mod train;
 mod trials;
 mod unaffected;
 mod upgraded;

@@ -7,7 +7,7 @@ use crate::managers::Managers;
 use crate::{
     api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, host_network,
     interactive, launcher, life, long_names, lost_node, many_jobs, namespaces, native_pods,
-    parallel, policies, queued, release, service, streams, upgraded,
+    parallel, policies, queued, release, service, streams, train, upgraded,
 };
 
 /// The function of a trial.
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 43] = [
+pub(crate) const TRIALS: [Case; 45] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -66,6 +66,7 @@ pub(crate) const TRIALS: [Case; 43] = [
         "native_manifests_of_graphcores_guide_run",
         native_pods::examples_run,
     ),
+    shared("trainings_run_with_stand_ins", train::trainings_run),
     shared(
         "open_mpi_4_reaches_more_workers_than_its_radix",
         parallel::four_reaches_more_workers_than_its_radix,
@@ -158,6 +159,7 @@ pub(crate) const TRIALS: [Case; 43] = [
         host_network::is_shared_by_jobs,
     ),
     with_jobset("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
+    with_jobset("jobset_trains_with_stand_ins", train::jobset_trains),
     with_kueue(
         "native_jobs_in_a_queue_of_kueue_wait_for_quota_and_partitions",
         native_pods::wait_for_quota_and_partitions,

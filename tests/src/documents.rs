@@ -126,9 +126,10 @@ pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 pub const TENANTS: Typed = on_api_server("charts/ipu-operator/docs/tenants");
 
 /// Documents for users, on an API server without an operator.
-pub const USERS_ON_API_SERVER: [Typed; 6] = [
+pub const USERS_ON_API_SERVER: [Typed; 7] = [
     on_api_server("examples/docs/tutorial"),
     on_api_server("examples/docs/run"),
+    on_api_server("examples/docs/train"),
     on_api_server("examples/docs/life"),
     on_api_server("examples/docs/status"),
     on_api_server("examples/docs/fields"),

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use cluster::images::openmpi;
+
 use crate::sources::{guest_packages, host_packages, repository, rust_files, test_packages};
 
 /// The maximum of lines in a file. Clippy checks functions (`too-many-lines-threshold`).
@@ -66,6 +68,15 @@ fn every_package_inherits_the_lints_and_one_uses_wasmtime() {
         let has_wasmtime = manifest.contains("\nwasmtime");
         assert_eq!(has_wasmtime, package == "host/guest-host", "{package}");
     }
+}
+
+/// Users build the image of the examples from the file. The cluster's image has the same packages, from a lock file.
+#[test]
+fn dockerfile_of_open_mpi_installs_the_packages_of_the_clusters_image() {
+    let file = text("examples/openmpi/Dockerfile");
+    let (_, packages) = file.split_once("--no-install-recommends ").unwrap();
+    let packages = packages.lines().next().unwrap().trim_end_matches(" \\");
+    assert_eq!(packages.replace(' ', ","), openmpi::PACKAGES);
 }
 
 /// The packages of the operator that a manifest names, by their folders, without `text`, which all may use.

@@ -54,7 +54,7 @@ impl OpenMpi {
 }
 
 /// Packages that the image needs beside Debian's smallest set, without their dependencies.
-const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
+pub const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
 
 /// Files that a container does not need.
 const LEFT_OUT: [&str; 3] = [
