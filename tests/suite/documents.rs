@@ -153,7 +153,7 @@ fn every_block_for_authors_is_typed() {
 
 #[test]
 fn every_block_that_needs_kueue_is_typed() {
-    hold(&[QUEUES], &[KUEUE]);
+    hold(&QUEUES, &[KUEUE]);
 }
 
 #[test]
