@@ -111,8 +111,9 @@ pub const QUEUES: [Typed; 4] = [
 ];
 
 /// The pages of the tutorial for authors of policies, whose commands run in one shell.
-pub const TUTORIAL_FOR_AUTHORS: [Typed; 3] = [
+pub const TUTORIAL_FOR_AUTHORS: [Typed; 4] = [
     for_authors("charts/ipu-operator/docs/policy-tutorial"),
+    for_authors("charts/ipu-operator/docs/policy-first-placement"),
     for_authors("charts/ipu-operator/docs/policy-first-guest"),
     for_authors("charts/ipu-operator/docs/policy-first-shadow"),
 ];
