@@ -90,18 +90,21 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Runs the commands of the page. The V-IPU controllers have other addresses there.
+    /// Runs the commands of the pages. The V-IPU controllers have other addresses there.
     fn follow(&self, [first, second]: [String; 2]) {
-        let path = format!("{}/../../{}.md", self.admin.chart(), TENANTS.document);
-        let text = fs::read_to_string(path).unwrap();
-        let blocks = TENANTS.blocks(&text);
-        assert!(blocks.len() > 5, "{} blocks", blocks.len());
-        for block in blocks {
-            let commands = block.commands.replace("pod1.example.com:8090", &first);
-            let commands = commands.replace("pod2.example.com:8090", &second);
-            let ran = self.admin.shell(&format!("{commands}\n"));
-            ran.unwrap_or_else(|error| panic!("{}.md: {commands}\n{error}", TENANTS.document));
+        let mut followed = 0;
+        for typed in TENANTS {
+            let path = format!("{}/../../{}.md", self.admin.chart(), typed.document);
+            let text = fs::read_to_string(path).unwrap();
+            for block in typed.blocks(&text) {
+                let commands = block.commands.replace("pod1.example.com:8090", &first);
+                let commands = commands.replace("pod2.example.com:8090", &second);
+                let ran = self.admin.shell(&format!("{commands}\n"));
+                ran.unwrap_or_else(|error| panic!("{}.md: {commands}\n{error}", typed.document));
+                followed += 1;
+            }
         }
+        assert!(followed > 5, "{followed} blocks");
     }
 
     /// The attacker runs kubectl. Returns the output, or what it prints if it fails.

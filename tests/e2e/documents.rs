@@ -104,15 +104,16 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Runs the document of the plugin, with the job and the Pod that it names, and that of native Pods. The job and the
+/// Runs the documents of the plugin, with the job and the Pod that they name, and those of native Pods. The job and the
 /// Pod get their IPUs from the second V-IPU controller, so that the drain of the first one has nothing to wait for.
 async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed> {
     let mut job = fixture.example("03-large.yaml")?;
     job.metadata.name = Some("train".to_owned());
     fixture.create(&job).await?;
     create::<Pod>(fixture, bare("notebook-0", 32)).await?;
-    desk.run(&PLUGIN)?;
-    desk.run(&NATIVE_PODS)?;
+    for document in PLUGIN.iter().chain(&NATIVE_PODS) {
+        desk.run(document)?;
+    }
     delete(fixture, "pod/notebook-0").await?;
     fixture.clear().await
 }

@@ -47,30 +47,48 @@ pub const QUICKSTART: Typed = Typed {
 };
 
 /// Documents for users, in the order in which their commands run.
-pub const FOR_USERS: [Typed; 8] = [
+pub const FOR_USERS: [Typed; 13] = [
     on_nodes("README"),
     on_nodes("charts/ipu-operator/docs/rest"),
     all_of("examples/docs/tutorial"),
+    all_of("examples/docs/tutorial-waiting"),
     all_of("examples/docs/fields"),
     all_of("examples/docs/run"),
+    all_of("examples/docs/mpi"),
+    all_of("examples/docs/interactive"),
+    all_of("examples/docs/inference"),
     all_of("examples/docs/life"),
     all_of("examples/docs/status"),
     on_nodes("crds/README"),
+    on_nodes("crds/policy-status"),
 ];
 
-/// The document of the plugin of kubectl, which needs an existing job and Pod.
-pub const PLUGIN: Typed = on_nodes("examples/docs/kubectl-ipu");
+/// The documents of the plugin of kubectl, which need an existing job and Pod.
+pub const PLUGIN: [Typed; 4] = [
+    on_nodes("examples/docs/kubectl-why"),
+    on_nodes("examples/docs/kubectl-top"),
+    on_nodes("examples/docs/kubectl-goodput"),
+    on_nodes("examples/docs/kubectl-drain"),
+];
 
-/// The document of native Pods, which needs an existing Pod.
-pub const NATIVE_PODS: Typed = on_nodes("examples/docs/native-pods");
+/// The documents of native Pods, which need an existing Pod.
+pub const NATIVE_PODS: [Typed; 2] = [
+    on_nodes("examples/docs/native-pods"),
+    on_nodes("examples/docs/native-pods-copy"),
+];
 
 /// Documents for admins. Tests on an API server run their other blocks.
-pub const FOR_ADMINS: [Typed; 9] = [
+pub const FOR_ADMINS: [Typed; 15] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
+    on_nodes("charts/ipu-operator/docs/vipucontrollers"),
+    on_nodes("charts/ipu-operator/docs/cordon"),
     on_nodes("charts/ipu-operator/docs/debugging"),
+    on_nodes("charts/ipu-operator/docs/debugging-tools"),
+    on_nodes("charts/ipu-operator/docs/support-bundle"),
     on_nodes("charts/ipu-operator/docs/messages"),
     on_nodes("charts/ipu-operator/docs/placement"),
+    on_nodes("charts/ipu-operator/docs/placement-choice"),
     on_nodes("charts/ipu-operator/docs/quotas"),
     Typed {
         document: "charts/ipu-operator/docs/runbook",
@@ -78,23 +96,32 @@ pub const FOR_ADMINS: [Typed; 9] = [
     },
     on_nodes("charts/ipu-operator/docs/restore"),
     on_nodes("charts/ipu-operator/docs/migrate"),
+    on_nodes("charts/ipu-operator/docs/migrate-adopt"),
 ];
 
 /// The last document, which uninstalls the operator.
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
-/// The page about queues of Kueue. Its manifests are applied too.
-pub const QUEUES: Typed = Typed {
-    document: "charts/ipu-operator/docs/kueue",
-    marks: &["yaml", KUEUE],
-};
+/// The pages about queues of Kueue, those for admins before that for users. Their manifests are applied too.
+pub const QUEUES: [Typed; 4] = [
+    with_kueue("charts/ipu-operator/docs/kueue"),
+    with_kueue("charts/ipu-operator/docs/kueue-teams"),
+    with_kueue("charts/ipu-operator/docs/kueue-partitions"),
+    with_kueue("charts/ipu-operator/docs/kueue-jobs"),
+];
 
-/// The tutorial for authors of policies.
-pub const TUTORIAL_FOR_AUTHORS: Typed = for_authors("charts/ipu-operator/docs/policy-tutorial");
+/// The pages of the tutorial for authors of policies, whose commands run in one shell.
+pub const TUTORIAL_FOR_AUTHORS: [Typed; 4] = [
+    for_authors("charts/ipu-operator/docs/policy-tutorial"),
+    for_authors("charts/ipu-operator/docs/policy-first-placement"),
+    for_authors("charts/ipu-operator/docs/policy-first-guest"),
+    for_authors("charts/ipu-operator/docs/policy-first-shadow"),
+];
 
 /// The pages of commands for authors that need no cluster. They use the files of one folder.
-pub const COMMANDS_FOR_AUTHORS: [Typed; 2] = [
+pub const COMMANDS_FOR_AUTHORS: [Typed; 3] = [
     for_authors("charts/ipu-operator/docs/policy-commands"),
+    for_authors("charts/ipu-operator/docs/policy-replay"),
     for_authors("charts/ipu-operator/docs/placement"),
 ];
 
@@ -105,12 +132,14 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 10] = [
     on_api_server("charts/ipu-operator/docs/install"),
-    on_api_server("charts/ipu-operator/docs/controllers"),
+    on_api_server("charts/ipu-operator/docs/controllers-tls"),
     on_api_server("charts/ipu-operator/docs/security"),
     on_api_server("charts/ipu-operator/docs/policies"),
+    on_api_server("charts/ipu-operator/docs/policy-registry"),
     on_api_server("charts/ipu-operator/docs/debugging"),
+    on_api_server("charts/ipu-operator/docs/debugging-tools"),
     on_api_server("charts/ipu-operator/docs/messages"),
     on_api_server("charts/ipu-operator/docs/runbook"),
     on_api_server("charts/ipu-operator/docs/upgrade"),
@@ -122,19 +151,32 @@ pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/do
 /// The document about releases for some namespaces, which needs a separate API server.
 pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 
-/// The document about two tenants, which needs an API server with the operator.
-pub const TENANTS: Typed = on_api_server("charts/ipu-operator/docs/tenants");
+/// The documents about two tenants, in their order, which need an API server with the operator.
+pub const TENANTS: [Typed; 2] = [
+    on_api_server("charts/ipu-operator/docs/tenants"),
+    on_api_server("charts/ipu-operator/docs/tenants-rules"),
+];
 
 /// Documents for users, on an API server without an operator.
-pub const USERS_ON_API_SERVER: [Typed; 7] = [
+pub const USERS_ON_API_SERVER: [Typed; 12] = [
     on_api_server("examples/docs/tutorial"),
+    on_api_server("examples/docs/tutorial-waiting"),
     on_api_server("examples/docs/run"),
     on_api_server("examples/docs/train"),
+    on_api_server("examples/docs/mpi"),
+    on_api_server("examples/docs/interactive"),
+    on_api_server("examples/docs/inference"),
+    on_api_server("examples/docs/volumes"),
     on_api_server("examples/docs/life"),
     on_api_server("examples/docs/status"),
     on_api_server("examples/docs/fields"),
-    on_api_server("examples/docs/kubectl-ipu"),
+    on_api_server("examples/docs/kubectl-rights"),
 ];
+
+const fn with_kueue(document: &'static str) -> Typed {
+    let marks = &["yaml", KUEUE];
+    Typed { document, marks }
+}
 
 const fn on_api_server(document: &'static str) -> Typed {
     let marks = &[API_SERVER];
@@ -160,7 +202,8 @@ const fn all_of(document: &'static str) -> Typed {
 pub fn typed() -> Vec<Typed> {
     let mut all = vec![QUICKSTART];
     all.extend(FOR_USERS);
-    all.extend([PLUGIN, NATIVE_PODS]);
+    all.extend(PLUGIN);
+    all.extend(NATIVE_PODS);
     all.extend(FOR_ADMINS);
     all.push(UNINSTALL);
     all
@@ -168,7 +211,8 @@ pub fn typed() -> Vec<Typed> {
 
 /// Every document whose commands run on an API server.
 pub fn typed_on_api_server() -> Vec<Typed> {
-    let mut all = vec![SCOPE, TENANTS, UNINSTALL_ON_API_SERVER];
+    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
+    all.extend(TENANTS);
     all.extend(ADMINS_ON_API_SERVER);
     all.extend(USERS_ON_API_SERVER);
     all
@@ -176,7 +220,7 @@ pub fn typed_on_api_server() -> Vec<Typed> {
 
 /// Every document whose commands run for authors.
 pub fn typed_for_authors() -> Vec<Typed> {
-    let mut all = vec![TUTORIAL_FOR_AUTHORS];
+    let mut all = TUTORIAL_FOR_AUTHORS.to_vec();
     all.extend(COMMANDS_FOR_AUTHORS);
     all.extend(EXAMPLES_FOR_AUTHORS);
     all

@@ -21,7 +21,7 @@ use crate::released::texts;
 use crate::wasm::{open, options};
 
 /// The document with the promise how long a version runs.
-const PROMISE: &str = include_str!("../../wit/README.md");
+const PROMISE: &str = include_str!("../../wit/versions.md");
 
 /// The releases of the operator with their dates.
 const CHANGELOG: &str = include_str!("../../CHANGELOG.md");

@@ -153,7 +153,27 @@ fn every_block_for_authors_is_typed() {
 
 #[test]
 fn every_block_that_needs_kueue_is_typed() {
-    hold(&[QUEUES], &[KUEUE]);
+    hold(&QUEUES, &[KUEUE]);
+}
+
+/// The maximum of words in the median page for users.
+const MEDIAN_WORDS: usize = 600;
+
+#[test]
+fn the_median_page_answers_its_question_in_600_words() {
+    let folders = ["charts/ipu-operator/docs", "examples/docs", "crds", "wit"];
+    let is_for_users = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+    let pages = documents().into_iter().filter(|(path, _)| {
+        let path = path.strip_prefix(repository()).unwrap();
+        is_for_users(path) && !path.ends_with("REFERENCE.md")
+    });
+    let mut words: Vec<_> = pages
+        .map(|(_, text)| text.split_whitespace().count())
+        .collect();
+    words.sort_unstable();
+    assert!(words.len() > 100, "only {} pages were read", words.len());
+    let median = words[words.len() / 2];
+    assert!(median <= MEDIAN_WORDS, "the median page has {median} words");
 }
 
 #[test]

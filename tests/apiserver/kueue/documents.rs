@@ -1,12 +1,12 @@
-//! The page about queues for admins and users: the test runs every manifest and every command in order, with a Kueue
-//! that is configured as the page describes. Then two teams share the IPUs as the page describes.
+//! The pages about queues for admins and users: the test runs every manifest and every command in order, with a Kueue
+//! that is configured as the pages describe. Then two teams share the IPUs as the pages describe.
 
 use std::fs;
 
 use cluster::settings::Settings;
 use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::documents::{Block, QUEUES};
+use tests::documents::{Block, QUEUES, Typed};
 use tests::kueue::objects::{QUEUE_LABEL, cluster_queue};
 use tests::kueue::workload::{Workload, of_job};
 
@@ -14,23 +14,27 @@ use super::fixture::{FLAVOR, Fixture, QUEUE, job};
 use crate::chart::admin::Admin;
 use crate::processes::RELEASE;
 
-/// The beginning of the part for admins, which follows the part for users.
-const FOR_ADMINS: &str = "\n## For admins\n";
-
 /// Whether a block is a part of Kueue's configuration, which is a file of its manager and not an
 /// object.
 fn is_configuration(block: &Block<'_>) -> bool {
     block.mark == "yaml" && block.commands.contains("\nkind: Configuration\n")
 }
 
-/// Returns the parts of Kueue's configuration on the page, merged.
-fn configuration(text: &str) -> Value {
+/// The pages with their texts, in the order in which they are followed.
+fn pages() -> Vec<(Typed, String)> {
+    let checkout = Settings::from_env().unwrap().checkout;
+    let page = |typed: Typed| {
+        let path = checkout.join(format!("{}.md", typed.document));
+        (typed, fs::read_to_string(path).unwrap())
+    };
+    QUEUES.into_iter().map(page).collect()
+}
+
+/// Returns the parts of Kueue's configuration on the pages, merged.
+fn configuration(pages: &[(Typed, String)]) -> Value {
     let mut configuration = json!({});
-    for block in QUEUES
-        .blocks(text)
-        .iter()
-        .filter(|one| is_configuration(one))
-    {
+    let blocks = pages.iter().flat_map(|(typed, text)| typed.blocks(text));
+    for block in blocks.filter(is_configuration) {
         let part: Value = serde_saphyr::from_str(block.commands).unwrap();
         json_patch::merge(&mut configuration, &part);
     }
@@ -39,15 +43,15 @@ fn configuration(text: &str) -> Value {
     configuration
 }
 
-/// Applies a manifest, or runs commands.
-fn follow(admin: &Admin, block: &Block<'_>) {
+/// Applies a manifest of a page, or runs its commands.
+fn follow(admin: &Admin, document: &str, block: &Block<'_>) {
     let followed = if block.mark == "yaml" {
         let file = admin.file("block.yaml", block.commands);
         admin.kubectl(&["apply", "--filename", &file])
     } else {
         admin.shell(block.commands)
     };
-    followed.unwrap_or_else(|error| panic!("{}.md: {block:?}\n{error}", QUEUES.document));
+    followed.unwrap_or_else(|error| panic!("{document}.md: {block:?}\n{error}"));
 }
 
 /// Submits a job of a team.
@@ -76,19 +80,16 @@ async fn once(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_page_about_queues_says_works() {
-    let page = format!("{}.md", QUEUES.document);
-    let path = Settings::from_env().unwrap().checkout.join(page);
-    let text = fs::read_to_string(path).unwrap();
+async fn what_the_pages_about_queues_say_works() {
+    let pages = pages();
     let queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
-    let fixture = Fixture::with_configuration(queue, &configuration(&text)).await;
+    let fixture = Fixture::with_configuration(queue, &configuration(&pages)).await;
     let admin = Admin::of(RELEASE, fixture.installation.plane.kubeconfig());
-    let (for_users, for_admins) = text.split_once(FOR_ADMINS).expect("it has both parts");
     let mut followed = 0;
-    for part in [for_admins, for_users] {
-        let blocks = QUEUES.blocks(part).into_iter();
-        for block in blocks.filter(|one| !is_configuration(one)) {
-            follow(&admin, &block);
+    for (typed, text) in &pages {
+        let blocks = typed.blocks(text).into_iter();
+        for block in blocks.filter(|block| !is_configuration(block)) {
+            follow(&admin, typed.document, &block);
             followed += 1;
         }
     }

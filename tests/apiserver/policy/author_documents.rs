@@ -26,7 +26,7 @@ fn text(typed: &Typed) -> String {
     fs::read_to_string(checkout().join(format!("{}.md", typed.document))).unwrap()
 }
 
-/// All commands of a document in their order.
+/// All commands of a document, in their order.
 fn commands(typed: &Typed) -> String {
     let text = text(typed);
     let blocks = typed.blocks(&text).into_iter();
@@ -55,11 +55,13 @@ fn run(script: &str, folder: &Path, kubeconfig: &Path) -> String {
     command::output(shell.current_dir(folder)).unwrap()
 }
 
-/// Runs the commands of a document with the cluster of the fixture, in a folder with the repository's examples.
-async fn follow(fixture: &Fixture, typed: &Typed) -> String {
+/// Runs the commands of documents in one shell with the cluster of the fixture, in a folder with the repository's
+/// examples.
+async fn follow(fixture: &Fixture, documents: &[Typed]) -> String {
     let kubeconfig = fixture.webhooks.kubeconfig();
+    let script: String = documents.iter().map(commands).collect();
     // The webhooks of the test belong to the namespace `default`.
-    let script = commands(typed).replace("--namespace ipu-operator", "--namespace default");
+    let script = script.replace("--namespace ipu-operator", "--namespace default");
     let ran = tokio::task::spawn_blocking(move || {
         let parent = tempfile::tempdir().unwrap();
         let repository = parent.path().join("repository");
@@ -95,7 +97,7 @@ async fn from_a_new_project_to_promoted_in_the_shadow() {
 async fn the_examples_in_rust_are_built_and_applied_as_their_readmes_describe() {
     let fixture = Fixture::start().await;
     for typed in &EXAMPLES_FOR_AUTHORS {
-        let said = follow(&fixture, typed).await;
+        let said = follow(&fixture, std::slice::from_ref(typed)).await;
         let folder = Path::new(typed.document).parent().unwrap();
         let name = folder.file_name().unwrap().to_string_lossy();
         let created = format!("ipupolicy.graphcore.ai/{name} created");
@@ -131,7 +133,7 @@ fn jobs() -> String {
 
 /// The list of controllers on the page about placement.
 fn controllers() -> String {
-    let [_, placement] = COMMANDS_FOR_AUTHORS;
+    let [.., placement] = COMMANDS_FOR_AUTHORS;
     let lists = Typed {
         marks: &["yaml"],
         ..placement

@@ -51,7 +51,7 @@ const AS_THEY_ARE: [&str; 12] = [
     "LICENSE",
     "README.md",
     "SECURITY.md",
-    "charts/ipu-operator/docs/images",
+    "charts/ipu-operator/docs",
     "crds",
     "examples",
     "wit",

@@ -40,7 +40,7 @@ fn a_change_of_figures_writes_the_account_only_when_it_is_due() {
     }
 }
 
-/// As in `docs/controllers.md`: 256 controllers with continuous changes cost two writes a second, and the figures of
+/// As in `docs/vipucontrollers.md`: 256 controllers with continuous changes cost two writes a second, and the figures of
 /// each are at most 130 seconds old.
 #[test]
 fn the_figures_of_256_controllers_are_written_twice_a_second() {
