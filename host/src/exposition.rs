@@ -60,10 +60,14 @@ pub struct Metrics {
 /// Computes the gauges in a registry of their own.
 type Now = Arc<dyn Fn() -> BoxFuture<'static, Registry> + Send + Sync>;
 
+/// The metrics under the names of Kubernetes' Go libraries, in a registry without a prefix.
+type Standard = Arc<dyn Fn() -> Registry + Send + Sync>;
+
 /// All metrics of a process, ready to be read.
 #[derive(Clone)]
 pub struct Exposed {
     counted: Arc<Registry>,
+    standard: Standard,
     now: Now,
 }
 
@@ -112,7 +116,8 @@ impl Metrics {
         self.admission.register(&mut registry);
         self.jobs.register(&mut registry);
         let metrics = self.clone();
-        Exposed::new(registry, move || {
+        let standard = self.standard(Process::Controller);
+        Exposed::new(registry, standard, move || {
             let mut now = metrics.gauges(Process::Controller, &guests);
             metrics.jobs.expose(&mut now);
             Box::pin(std::future::ready(now))
@@ -127,7 +132,8 @@ impl Metrics {
     ) -> Exposed {
         let registry = self.registry();
         let metrics = self.clone();
-        Exposed::new(registry, move || {
+        let standard = self.standard(Process::VipuProxy);
+        Exposed::new(registry, standard, move || {
             let mut now = metrics.gauges(Process::VipuProxy, &guests);
             let sources = sources.clone();
             Box::pin(async move {
@@ -149,6 +155,18 @@ impl Metrics {
         registry
     }
 
+    /// The counters and gauges that dashboards of other controllers show, too.
+    fn standard(&self, process: Process) -> Standard {
+        let metrics = self.clone();
+        Arc::new(move || {
+            let mut standard = Registry::default();
+            metrics.api.register_standard(&mut standard);
+            metrics.reconciles.register_standard(&mut standard);
+            process::leading_standard(&mut standard, process, &metrics.leading, &metrics.policies);
+            standard
+        })
+    }
+
     /// The gauges of both processes.
     fn gauges(&self, process: Process, guests: &ActivePolicies) -> Registry {
         let mut now = Registry::with_prefix(PREFIX);
@@ -163,10 +181,12 @@ impl Metrics {
 impl Exposed {
     fn new(
         counted: Registry,
+        standard: Standard,
         now: impl Fn() -> BoxFuture<'static, Registry> + Send + Sync + 'static,
     ) -> Self {
         Self {
             counted: Arc::new(counted),
+            standard,
             now: Arc::new(now),
         }
     }
@@ -177,6 +197,7 @@ impl Exposed {
         let now = (self.now)().await;
         let mut buffer = String::new();
         text::encode_registry(&mut buffer, &self.counted)?;
+        text::encode_registry(&mut buffer, &(self.standard)())?;
         text::encode_registry(&mut buffer, &now)?;
         text::encode_eof(&mut buffer)?;
         Ok(buffer)

@@ -26,6 +26,7 @@ mod differential;
 mod explained;
 #[cfg(test)]
 mod extent;
+mod gitops;
 #[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]

@@ -132,8 +132,9 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 10] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 11] = [
     on_api_server("charts/ipu-operator/docs/install"),
+    on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
     on_api_server("charts/ipu-operator/docs/security"),
     on_api_server("charts/ipu-operator/docs/policies"),

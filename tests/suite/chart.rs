@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::sources::repository;
 
 /// Every YAML file of a folder, by name.
@@ -92,6 +94,24 @@ fn every_value_is_explained() {
         let said = entry.is_section || !entry.text.is_empty();
         assert!(said, "{} has no comment in values.yaml", entry.name());
     }
+}
+
+#[test]
+fn every_value_for_production_is_explained_and_differs_from_its_default() {
+    let defaults: Value = serde_saphyr::from_str(&values::file("values.yaml")).unwrap();
+    let entries = values::entries_of("values-production.yaml");
+    let entries = entries.iter().filter(|entry| !entry.is_section);
+    let mut seen = 0;
+    for entry in entries {
+        let name = entry.name();
+        // A label is a key of the user.
+        let default = defaults.pointer(&format!("/{}", entry.path.join("/")));
+        assert_ne!(default, Some(&entry.default), "{name} has its default");
+        let is_explained = !entry.text.is_empty() || entry.path.contains(&"labels".to_owned());
+        assert!(is_explained, "{name} has no comment");
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} values");
 }
 
 /// The documents with marked blocks, which run if they have no further requirements.

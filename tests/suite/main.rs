@@ -27,5 +27,6 @@ mod retired_words;
 mod rules;
 mod sources;
 mod test_commands;
+mod versions;
 mod vipu;
 mod wasm;

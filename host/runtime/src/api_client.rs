@@ -2,8 +2,9 @@
 
 mod request_info;
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::http::{Request, Response};
 use futures::future::BoxFuture;
@@ -14,7 +15,8 @@ use kube::{Client, Config};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 use tower::{BoxError, Layer, Service};
 
 use self::request_info::request_info;
@@ -45,10 +47,45 @@ pub fn with_timeout<T>(
     answer.map(|answer| answer.unwrap_or_else(|_| Err(kube::Error::Service(NoAnswer.into()))))
 }
 
+/// Bounds of the buckets of a request's duration, in seconds: those of Kubernetes' Go client.
+const BUCKETS: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+
 /// Requests to the API server. Cheap to clone; all clones count the same.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ApiCalls {
     calls: Family<Call, Counter>,
+    requests: Family<StandardCall, Counter>,
+    durations: Family<StandardVerb, Histogram, fn() -> Histogram>,
+    /// Host of the API server, as the standard metrics name it.
+    host: Arc<str>,
+}
+
+/// Labels of a request under the names of Kubernetes' Go client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StandardCall {
+    code: String,
+    host: String,
+    method: String,
+}
+
+/// Labels of the duration of a request there. The method is called verb.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StandardVerb {
+    host: String,
+    verb: String,
+}
+
+impl Default for ApiCalls {
+    fn default() -> Self {
+        Self {
+            calls: Family::default(),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            host: "".into(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -70,7 +107,44 @@ impl ApiCalls {
         config.read_timeout = Some(READ_TIMEOUT);
         // Otherwise the time since the last answer on the connection counts too.
         config.reset_reader_on_write = true;
-        Ok(ClientBuilder::try_from(config)?.with_layer(self).build())
+        let calls = Self {
+            host: config
+                .cluster_url
+                .authority()
+                .map_or("", |host| host.as_str())
+                .into(),
+            ..self.clone()
+        };
+        Ok(ClientBuilder::try_from(config)?.with_layer(&calls).build())
+    }
+
+    /// Registers the metrics under the names of Kubernetes' Go client, in a registry without a prefix.
+    pub fn register_standard(&self, registry: &mut Registry) {
+        registry.register(
+            "rest_client_requests",
+            "Requests to the API server, by status code, method and host",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "rest_client_request_duration",
+            "How long the API server took to begin its answer, by method and host",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+    }
+
+    /// Counts a request under the names of Kubernetes' Go client.
+    fn count_standard(&self, method: &str, code: Option<u16>, took: Duration) {
+        let (host, method) = (self.host.to_string(), method.to_owned());
+        let call = StandardCall {
+            code: code.map_or_else(|| "<error>".to_owned(), |code| code.to_string()),
+            host: host.clone(),
+            method: method.clone(),
+        };
+        self.requests.get_or_create(&call).inc();
+        let verb = StandardVerb { host, verb: method };
+        let took = took.as_secs_f64();
+        self.durations.get_or_create(&verb).observe(took);
     }
 
     /// Registers these metrics.
@@ -119,7 +193,8 @@ where
         let uri = request.uri();
         let (verb, resource) = request_info(request.method().as_str(), uri.path(), uri.query());
         let calls = self.calls.clone();
-        let asked = Timestamp::now();
+        let (asked, began) = (Timestamp::now(), Instant::now());
+        let method = request.method().to_string();
         let answered = self.inner.call(request).map_err(Into::into);
         let answered = if verb == "watch" {
             answered.left_future()
@@ -132,7 +207,9 @@ where
             if let Ok(answer) = &answer {
                 clock::adjust(answer.headers(), asked);
             }
-            let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+            let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+            calls.count_standard(&method, code, began.elapsed());
+            let code = code.unwrap_or_default();
             let call = Call {
                 verb,
                 resource,
@@ -148,7 +225,7 @@ where
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
-    use tokio::time::{Instant, timeout};
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -162,7 +239,7 @@ mod tests {
         let address = format!("http://{}", listener.local_addr().unwrap());
         let config = Config::new(address.parse().unwrap());
         let client = ApiCalls::default().client_of(config).unwrap();
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let answer = timeout(BOUND, client.apiserver_version()).await;
         let error = answer.expect("it has a deadline").unwrap_err();
         let text = ipu_text::explain(&error);
@@ -182,5 +259,20 @@ mod tests {
         let error = answer.expect("it has a deadline").unwrap_err();
         let text = ipu_text::explain(&error);
         assert!(text.contains("no answer within 65 s"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_counts_under_the_standard_names() {
+        let calls = ApiCalls::default();
+        // Nothing listens on this port of the machine itself.
+        let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = calls.client_of(config).unwrap();
+        client.apiserver_version().await.unwrap_err();
+        let (mut registry, mut printed) = (Registry::default(), String::new());
+        calls.register_standard(&mut registry);
+        prometheus_client::encoding::text::encode(&mut printed, &registry).unwrap();
+        let sample =
+            "rest_client_requests_total{code=\"<error>\",host=\"127.0.0.1:1\",method=\"GET\"} 1";
+        assert!(printed.lines().any(|line| line == sample), "{printed}");
     }
 }

@@ -79,9 +79,11 @@ pub async fn run<K, R>(
     let (slots, mut slot) = (Slots::closed(), None);
     while !stop.is_cancelled() {
         while let Some(free) = slot.take().or_else(|| slots.try_get()) {
-            let Some(key) = queue.get(Instant::now()) else {
+            let (due, now) = (queue.next_due(), Instant::now());
+            let Some(key) = queue.get(now) else {
                 break;
             };
+            reconciles.waited(due.map_or(Duration::ZERO, |due| now - due));
             let work = reconcile(K::clone(&key), free.clone());
             running.spawn(async move {
                 let requeue = work.await.into();
@@ -94,9 +96,16 @@ pub async fn run<K, R>(
         tokio::select! {
             () = stop.cancelled() => break,
             () = &mut ready => slots.open(concurrency),
-            Some(key) = keys.next() => queue.add_at(key, Instant::now()),
+            Some(key) = keys.next() => {
+                let before = queue.pending();
+                queue.add_at(key, Instant::now());
+                if queue.pending() > before {
+                    reconciles.added();
+                }
+            }
             Some(ended) = running.join_next() => {
                 let (key, requeue) = ended.unwrap_or_else(|error| resume_panic(error));
+                reconciles.requeued(requeue);
                 queue.done(key, requeue, Instant::now());
             }
             free = once_due(due, &slots) => slot = Some(free),

@@ -13,7 +13,7 @@ use super::admin::{Admin, KUBERNETES};
 use crate::planes;
 
 /// The name of an older CRD of jobs in the older chart.
-const OLD_SHORT_NAME: &str = "old";
+pub(crate) const OLD_SHORT_NAME: &str = "old";
 
 #[test]
 fn the_crds_of_the_release_are_those_of_the_folder() {
@@ -146,7 +146,7 @@ async fn taken_over_and_left(helm: &'static str) {
 }
 
 /// Returns the chart with an older CRD of jobs.
-fn older_chart(admin: &Admin, folder: &Path) -> String {
+pub(crate) fn older_chart(admin: &Admin, folder: &Path) -> String {
     let chart = folder.join("ipu-operator");
     let mut copy = Command::new("cp");
     command::run(copy.arg("-r").arg(admin.chart()).arg(&chart)).unwrap();
@@ -158,7 +158,7 @@ fn older_chart(admin: &Admin, folder: &Path) -> String {
     chart.to_str().unwrap().to_owned()
 }
 
-fn short_name(admin: &Admin) -> String {
+pub(crate) fn short_name(admin: &Admin) -> String {
     let get = ["get", "customresourcedefinition", "ipujobs.graphcore.ai"];
     let name = ["--output=jsonpath={.spec.names.shortNames[0]}"];
     admin.kubectl(&[&get[..], &name].concat()).unwrap()

@@ -53,7 +53,12 @@ pub(super) fn old() -> OldValues {
 
 /// Every value, in the order of values.yaml.
 pub(super) fn entries() -> Vec<Entry> {
-    let text = file("values.yaml");
+    entries_of("values.yaml")
+}
+
+/// Every value in a file of the chart, in its order.
+pub(super) fn entries_of(name: &str) -> Vec<Entry> {
+    let text = file(name);
     let defaults: Value = serde_saphyr::from_str(&text).unwrap();
     let (mut found, mut comment) = (Vec::<Entry>::new(), Vec::new());
     let mut open: Vec<(usize, String)> = Vec::new();

@@ -27,6 +27,8 @@ objects for the Prometheus operator and Grafana.
 - A histogram has the series `_bucket`, `_count` and `_sum`.
 - Labels with values from outside are bounded: the 50 namespaces with most IPUs, and 64 digests and policies, have names of
   their own; the others are `_other`.
+- The names that begin with `leader_election`, `rest_client` and `workqueue` are those of Kubernetes' Go libraries, for
+  dashboards that show every controller of a cluster. The same figures have names of the operator, too.
 - Process `controller` is the controller-manager, `vipu-proxy` the proxy.
 
 | metric | type | labels | process | meaning |

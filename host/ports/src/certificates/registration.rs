@@ -161,9 +161,9 @@ impl Registration {
         })
     }
 
-    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it. The
-    /// chart cannot, because a Namespace that Helm creates has no UID during rendering. Without an owner, the webhooks
-    /// would outlive the Namespace and block requests.
+    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it, or
+    /// Argo CD applies them ([`owner::patch`]). The chart cannot, because a Namespace that Helm creates has no UID during
+    /// rendering. Without an owner, the webhooks would outlive the Namespace and block requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         if !self.manages_owners {
             return Ok(());
@@ -192,11 +192,16 @@ impl Registration {
             return Ok(());
         };
         self.patch(&configurations, patch).await.map_err(failed)?;
+        let done = if owner::is_applied_by_argo_cd(found.meta()) {
+            "removed the Namespace from the owners of the webhook configuration, because Argo CD applies it"
+        } else {
+            "made the Namespace the owner of the webhook configuration"
+        };
         info!(
             configuration = self.configuration,
             kind = %K::kind(&()),
             namespace = self.namespace,
-            "made the Namespace the owner of the webhook configuration"
+            "{done}"
         );
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Metrics of reconciles: their number, results and durations, and the depth of their queue.
 
-use std::time::Instant;
+mod client_go;
+
+use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,6 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::client_go::{WorkQueue, WorkQueues};
+use super::Requeue;
 use crate::metrics;
 
 /// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that creates a partition minutes.
@@ -24,6 +28,7 @@ pub struct AllReconciles {
     running: Family<Labels<1>, Gauge>,
     waiting: Family<Labels<1>, Gauge>,
     events_lost: Family<Labels<1>, Counter>,
+    queues: WorkQueues,
 }
 
 /// Metrics of the reconciles of one kind. Clones share the values.
@@ -35,6 +40,7 @@ pub struct Reconciles {
     duration: Histogram,
     running: Gauge,
     waiting: Gauge,
+    queue: WorkQueue,
     /// Kubernetes events that were dropped, because the queues were full.
     pub events_lost: Counter,
 }
@@ -62,6 +68,7 @@ impl Default for AllReconciles {
             running: Family::default(),
             waiting: Family::default(),
             events_lost: Family::default(),
+            queues: WorkQueues::default(),
         }
     }
 }
@@ -77,6 +84,21 @@ impl Reconciles {
     /// Returns the gauge of an empty queue.
     pub fn queue_depth(&self) -> QueueDepth {
         QueueDepth(self.clone())
+    }
+
+    /// Counts an event that added an object to the queue.
+    pub(super) fn added(&self) {
+        self.queue.added();
+    }
+
+    /// Counts what a reconcile requests for its object.
+    pub(super) fn requeued(&self, requeue: Requeue) {
+        self.queue.requeued(requeue);
+    }
+
+    /// Records how long an object waited for its reconcile after it was due.
+    pub(super) fn waited(&self, time: Duration) {
+        self.queue.waited(time);
     }
 
     /// Returns the kind, which is the label `controller`.
@@ -105,8 +127,14 @@ impl AllReconciles {
             duration: self.duration.get_or_create(&label).clone(),
             running: self.running.get_or_create(&label).clone(),
             waiting: self.waiting.get_or_create(&label).clone(),
+            queue: self.queues.named(kind),
             events_lost: self.events_lost.get_or_create(&label).clone(),
         }
+    }
+
+    /// Registers the metrics under the names of Kubernetes' Go libraries, in a registry without a prefix.
+    pub fn register_standard(&self, registry: &mut Registry) {
+        self.queues.register(registry);
     }
 
     /// Registers these metrics.
@@ -145,6 +173,7 @@ impl QueueDepth {
     /// Sets the number of pending objects.
     pub fn set(&self, count: usize) {
         self.0.waiting.set(metrics::count(count));
+        self.0.queue.depth.set(metrics::count(count));
     }
 }
 
@@ -157,7 +186,9 @@ impl Running {
             duration,
             ..
         } = &self.reconciles;
-        duration.observe(self.began.elapsed().as_secs_f64());
+        let took = self.began.elapsed().as_secs_f64();
+        duration.observe(took);
+        self.reconciles.queue.work_duration.observe(took);
         let result = if error.is_some() { "error" } else { "success" };
         let controller = ("controller", self.reconciles.kind);
         results

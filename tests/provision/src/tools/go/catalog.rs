@@ -46,7 +46,7 @@ const VERSION_OF_KUBERNETES: &[(&str, &str)] = &[
 ];
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 16] = [
+pub const TOOLS: [GoTool; 17] = [
     GoTool {
         name: "kubernetes",
         pins: "cluster",
@@ -166,6 +166,14 @@ pub const TOOLS: [GoTool; 16] = [
             "helm-unittest",
             "github.com/helm-unittest/helm-unittest/cmd/helm-unittest",
         )],
+        variables: &[],
+    },
+    GoTool {
+        // The interpreter in which Argo CD runs its health checks.
+        name: "glua",
+        pins: "glua",
+        module: "github.com/yuin/gopher-lua",
+        programs: &[program("glua", "github.com/yuin/gopher-lua/cmd/glua")],
         variables: &[],
     },
     GoTool {
