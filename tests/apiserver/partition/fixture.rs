@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::control_plane::ControlPlane;
-use cluster::control_plane::free_ports;
 use cluster::control_plane::pool::Loan;
+use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::wait::{Seen, eventually};
 use futures::future::OptionFuture;
 use ipu_api::ipupartition::PartitionOwner;
@@ -224,6 +223,7 @@ impl Fixture {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: self.vipu_timeout,
             backfill_limit_seconds: self.backfill_limit,
+            avoid_failed_nodes: false,
             advertise: true,
             access: AuthOptions::default(),
             times: Times {
