@@ -105,10 +105,11 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 9] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/controllers"),
     on_api_server("charts/ipu-operator/docs/security"),
+    on_api_server("charts/ipu-operator/docs/nodes"),
     on_api_server("charts/ipu-operator/docs/policies"),
     on_api_server("charts/ipu-operator/docs/debugging"),
     on_api_server("charts/ipu-operator/docs/messages"),
