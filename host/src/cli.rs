@@ -2,10 +2,12 @@
 
 use clap::{Parser, Subcommand};
 use ipu_authoring::PolicyArgs;
+use ipu_node::options::NodeOptions;
 
 use crate::adopt::AdoptArguments;
 use crate::certificates::CertificatesOptions;
 use crate::controller::ControllerOptions;
+use crate::node::NodeArguments;
 use crate::proxy::ProxyArguments;
 use crate::support::SupportOptions;
 use crate::verify::VerifyOptions;
@@ -28,6 +30,10 @@ pub enum Task {
     VipuProxy(Box<ProxyArguments>),
     /// Issue and renew the certificates of the release, and register the CA of the webhooks.
     Certificates(Box<CertificatesOptions>),
+    /// Check periodically whether Pods on this node can use IPUs, and report it on the Node.
+    Node(Box<NodeArguments>),
+    /// Make the same checks once, and print the results. It fails if one of them failed.
+    Doctor(Box<NodeOptions>),
     /// Run one small job to its end, or print why it does not complete.
     Verify(VerifyOptions),
     /// Collect the data for a bug report, without secrets, in one archive.

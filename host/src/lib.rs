@@ -5,6 +5,7 @@
 //! - [`controller`] runs the controller process: the webhooks, and the reconcilers of IPUJobs, native Pods and Workloads of
 //!   Kueue. [`proxy`] runs the vipu-proxy: the reconciler of IPUPartitions, the sweep and REST. [`certificates`] runs the
 //!   process that issues the certificates of both and registers the webhooks' CA.
+//! - [`node`] runs the process that checks a node, or the same checks once.
 //! - [`exposition`] serves the metrics of a process, [`memory`] adds up the memory that it can use, and
 //!   [`process_runtime`] ends its threads.
 //! - [`verify`] runs one job to its end, [`support`] collects data for a bug report, and [`adopt`] adopts the partitions
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod controller;
 pub mod exposition;
 pub mod memory;
+pub mod node;
 pub mod process_runtime;
 pub mod proxy;
 mod shutdown;

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use ipu_authoring::PolicyCliError;
+use ipu_node::options::NodeOptions;
 use ipu_operator::adopt;
 use ipu_operator::adopt::AdoptArguments;
 use ipu_operator::certificates;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller;
+use ipu_operator::node;
 use ipu_operator::process_runtime;
 use ipu_operator::proxy;
 use ipu_operator::support;
@@ -70,6 +72,11 @@ fn run(task: Task) -> anyhow::Result<()> {
             let (_log, _traces) = start_log(&options.log, certificates::NAME)?;
             Ok(runtime.block_on(certificates::run(*options))?)
         })?,
+        Task::Node(arguments) => within_runtime(|runtime| {
+            let (_log, _traces) = start_log(&arguments.log, node::NAME)?;
+            Ok(runtime.block_on(node::run(&arguments))?)
+        })?,
+        Task::Doctor(options) => within_runtime(|runtime| runtime.block_on(examined(&options)))?,
         Task::Verify(options) => within_runtime(|runtime| runtime.block_on(verified(&options)))?,
         Task::SupportBundle(options) => within_runtime(|runtime| {
             eprintln!("{}", runtime.block_on(bundled(&options))?);
@@ -84,6 +91,12 @@ fn run(task: Task) -> anyhow::Result<()> {
 
 async fn verified(options: &VerifyOptions) -> anyhow::Result<()> {
     Ok(verify::run(client().await?, options, &mut std::io::stdout()).await?)
+}
+
+async fn examined(options: &NodeOptions) -> anyhow::Result<()> {
+    // Without an API server, the other checks still say what is wrong with the node.
+    let client = client().await.ok();
+    Ok(node::examine(client.as_ref(), options, &mut std::io::stdout()).await?)
 }
 
 async fn adopted(arguments: &AdoptArguments) -> anyhow::Result<()> {

@@ -101,6 +101,7 @@ pub async fn run_with(
     let registry = Registry::with_auth(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
     let (nodes, node_watch) = nodes();
+    let node_watch = node_watch.reading_checks(options.avoid_failed_nodes);
     let (namespaces, namespace_watch) = namespaces();
     let scope = options.release.scope.clone();
     let (watched, watch) = watched(namespaces.clone(), scope.clone());

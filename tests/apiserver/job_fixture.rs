@@ -321,6 +321,7 @@ pub(crate) fn settings() -> JobSettings {
     JobSettings {
         pods: PodSettings {
             worker_host_network: false,
+            avoid_failed_nodes: false,
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
             launcher_resources: None,

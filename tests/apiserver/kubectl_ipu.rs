@@ -2,6 +2,7 @@
 //! user without rights gets an error about them, figures and pages follow changes, and an admin cordons and drains
 //! V-IPU controllers.
 
+mod nodes;
 mod operate;
 mod watch;
 

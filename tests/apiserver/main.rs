@@ -49,6 +49,8 @@ mod lost_node;
 mod metrics;
 #[cfg(test)]
 mod no_space;
+#[cfg(test)]
+mod node_checks;
 mod nodes;
 #[cfg(test)]
 mod odd_objects;

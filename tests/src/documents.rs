@@ -64,10 +64,11 @@ pub const FOR_USERS: [Typed; 13] = [
 ];
 
 /// The documents of the plugin of kubectl, which need an existing job and Pod.
-pub const PLUGIN: [Typed; 4] = [
+pub const PLUGIN: [Typed; 5] = [
     on_nodes("examples/docs/kubectl-why"),
     on_nodes("examples/docs/kubectl-top"),
     on_nodes("examples/docs/kubectl-goodput"),
+    on_nodes("examples/docs/kubectl-nodes"),
     on_nodes("examples/docs/kubectl-drain"),
 ];
 
@@ -132,11 +133,12 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 11] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 12] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
     on_api_server("charts/ipu-operator/docs/security"),
+    on_api_server("charts/ipu-operator/docs/nodes"),
     on_api_server("charts/ipu-operator/docs/policies"),
     on_api_server("charts/ipu-operator/docs/policy-registry"),
     on_api_server("charts/ipu-operator/docs/debugging"),

@@ -13,9 +13,9 @@ const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
 
 /// Words that are no reason of the operator: kinds, actions of events, types and states of conditions, and reasons of
 /// Kubernetes and Kueue.
-const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy ContainerCreating \
+const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy Check ContainerCreating \
     Create Delete DisruptionTarget Drained Duplicate End Error Failure False FieldValueInvalid Fields IPUJob \
-    InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NoExecute NoSchedule Node NodeAffinity \
+    InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NetworkAttachmentDefinition NoExecute NoSchedule Node NodeAffinity \
     NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode ObserveServiceAccount OutOf PartialEq \
     Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
     PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
@@ -33,6 +33,7 @@ fn every_reason_is_documented() {
         "admission",
         "jobs",
         "kueue",
+        "node",
         "partitions",
         "pods",
         "policies",

@@ -65,6 +65,19 @@ pub const PARTITION_GATE: &str = "graphcore.ai/partition";
 /// Condition of a Pod that requests IPUs itself: whether its partition is ready.
 pub const PARTITION_READY_CONDITION: &str = "graphcore.ai/PartitionReady";
 
+/// Condition of a Node: whether Pods there can use IPUs, as the checks of ipu-node found.
+pub const IPU_READY_CONDITION: &str = "graphcore.ai/IPUReady";
+
+/// Label of a Node, for schedulers, which read no conditions of ours: `true` if all checks of ipu-node passed, `false` if
+/// one failed. Missing: unknown.
+pub const IPU_READY_LABEL: &str = "graphcore.ai/ipu-ready";
+
+/// Value of [`IPU_READY_LABEL`] on a node with a failed check.
+pub const IPU_NOT_READY: &str = "false";
+
+/// Annotation of a Node: the result of each check of ipu-node, as JSON.
+pub const NODE_CHECKS_ANNOTATION: &str = "graphcore.ai/ipu-checks";
+
 /// Label of a native Pod, which requests IPUs itself and belongs to no IPUJob: `true`.
 pub const NATIVE_POD_LABEL: &str = "graphcore.ai/native-pod";
 

@@ -9,7 +9,8 @@
 //! - [`pod_template`] has the users' templates in a form that can be compared, and [`quantity`] their quantities.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
-//!   object. [`node_scheduling`] is what Pods require of a node, and [`interned`] shares equal values.
+//!   object. [`node_scheduling`] is what Pods require of a node, [`node_check`] the result of a check of a
+//!   node, and [`interned`] shares equal values.
 //! - [`guest`] has the values of the contract with guests.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, how a guest is called, registries, or any package of this
@@ -29,6 +30,7 @@ pub mod ipupartition;
 pub mod ipupolicy;
 pub mod labels;
 pub mod naming;
+pub mod node_check;
 pub mod node_scheduling;
 pub mod object_ref;
 pub mod owner_metadata;

@@ -25,6 +25,8 @@ use super::validate::ValidJob;
 pub struct PodSettings {
     /// Whether workers use the host network and are privileged, as in Graphcore's operator.
     pub worker_host_network: bool,
+    /// Whether workers avoid nodes with a failed check of ipu-node.
+    pub avoid_failed_nodes: bool,
     /// Image that contains `/ipu-agent`.
     pub launcher_image: String,
     /// Pull policy of that image. `None` uses the default of Kubernetes.

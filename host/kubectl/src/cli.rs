@@ -1,5 +1,7 @@
 //! The command line of `kubectl ipu`.
 
+pub mod nodes;
+
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -37,6 +39,10 @@ pub enum Task {
     Top(TopOptions),
     /// Show where IPU-hours went, by namespace, V-IPU controller or state.
     Goodput(GoodputOptions),
+    /// Show the nodes with IPUs, and whether Pods there can use them.
+    Nodes(nodes::NodesOptions),
+    /// Show each check of the nodes with IPUs, and what to do about those that failed.
+    Doctor(nodes::DoctorOptions),
     /// Keep new partitions away from V-IPU controllers. Those on them stay.
     Cordon(CordonOptions),
     /// Allow new partitions on V-IPU controllers again, and end their drain.

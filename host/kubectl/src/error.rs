@@ -40,6 +40,19 @@ pub enum KubectlError {
          your namespace, or an admin can bind the ClusterRole ipu-operator-view with a ClusterRoleBinding"
     )]
     JobsDenied(String),
+    /// The user may not list nodes.
+    #[error(
+        "the results of the checks are on the nodes, and you may not list these: {0}; an admin of the cluster can grant it: \
+         kubectl create clusterrole nodes-view --verb=list --resource=nodes, and kubectl create clusterrolebinding nodes-view \
+         --clusterrole=nodes-view --user=USER"
+    )]
+    NodesDenied(String),
+    /// There is no such node.
+    #[error("there is no node {0}; kubectl ipu nodes lists those with IPUs")]
+    NoNode(String),
+    /// Checks of these nodes failed.
+    #[error("checks failed on: {0}")]
+    ChecksFailed(String),
     /// Jobs have only one output format.
     #[error("--jobs prints CSV: leave --output out, or give --output csv")]
     JobsFormat,

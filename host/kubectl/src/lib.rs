@@ -11,6 +11,7 @@
 //! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and
 //!   watches.
 //! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
+//! - [`nodes`] shows what the checks of nodes found, which ipu-node writes on each Node. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
@@ -34,6 +35,7 @@ mod follow;
 mod gather;
 pub mod goodput;
 mod live;
+pub mod nodes;
 mod operate;
 pub mod output;
 pub mod page;
@@ -52,7 +54,8 @@ pub use ipu_dashboard::{pods, queue, store};
 
 use ipu_dashboard::Namespaces;
 use jiff::Timestamp;
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, DynamicObject, ListParams};
 
 use crate::access::Access;
 use crate::cli::{Arguments, DrainOptions, GoodputOptions, Target, Task, TopOptions, WhyOptions};
@@ -61,6 +64,7 @@ use crate::cordon::Request;
 use crate::error::KubectlError;
 use crate::goodput::JobCollector;
 use crate::live::View;
+use crate::nodes::NodeReport;
 use crate::output::GoodputFormat;
 use crate::top::By;
 
@@ -81,6 +85,26 @@ pub async fn run(
         Task::Goodput(task) => {
             let text = summed_up(&options.connect().await?, task).await?;
             output::write(out, &text)
+        }
+        Task::Nodes(task) => {
+            let reports = node_reports(&options.connect().await?, None).await?;
+            output::write(
+                out,
+                &output::nodes(&reports, task.output, Timestamp::now())?,
+            )
+        }
+        Task::Doctor(task) => {
+            let reports = node_reports(&options.connect().await?, task.node.as_deref()).await?;
+            output::write(
+                out,
+                &output::doctor(&reports, task.output, Timestamp::now())?,
+            )?;
+            let failed = reports.iter().filter(|report| report.has_failed());
+            let failed: Vec<_> = failed.map(|report| report.node.as_str()).collect();
+            if failed.is_empty() {
+                return Ok(());
+            }
+            Err(KubectlError::ChecksFailed(failed.join(", ")))
         }
         Task::Cordon(task) => {
             let (connection, reason) = (options.connect().await?, task.reason.as_deref());
@@ -201,6 +225,35 @@ async fn exported(
         output::write(&mut io::stderr(), &note)?;
     }
     Ok(history.csv)
+}
+
+/// The nodes with IPUs, or one node, with the results of their checks. Without the right to list VIPUControllers, only
+/// the labels of the nodes are not known.
+async fn node_reports(
+    connection: &Connection,
+    name: Option<&str>,
+) -> Result<Vec<NodeReport>, KubectlError> {
+    let client = &connection.client;
+    let api: Api<Node> = Api::all(client.clone());
+    let selected = match name {
+        Some(name) => ListParams::default().fields(&format!("metadata.name={name}")),
+        None => ListParams::default(),
+    };
+    let nodes = match reading::list(&api, selected, "the nodes").await? {
+        Access::Allowed(nodes) => nodes,
+        Access::Denied(words) => return Err(KubectlError::NodesDenied(words)),
+    };
+    let controllers = match reading::known_controllers(client).await? {
+        Access::Allowed(controllers) => controllers.readable,
+        Access::Denied(_) => Vec::new(),
+    };
+    let Some(name) = name else {
+        return Ok(nodes::reports(&nodes, &controllers));
+    };
+    let found = nodes
+        .first()
+        .ok_or_else(|| KubectlError::NoNode(name.to_owned()))?;
+    Ok(vec![nodes::report(found, &controllers)])
 }
 
 /// The use of IPUs, once or after each change.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::KubectlError;
 use crate::goodput::{self, Goodput};
+use crate::nodes::{self, NodeReport};
 use crate::page::Page;
 use crate::table::table;
 use crate::top::Usage;
@@ -134,6 +135,33 @@ pub(crate) fn usage(usage: &Usage, format: TableFormat) -> Result<String, Kubect
         TableFormat::Wide => Ok(table(usage, true)),
         TableFormat::Json => json(usage),
         TableFormat::Yaml => yaml(usage),
+    }
+}
+
+/// Nodes in a form. `now` is the time of their ages.
+pub(crate) fn nodes(
+    reports: &[NodeReport],
+    format: TableFormat,
+    now: Timestamp,
+) -> Result<String, KubectlError> {
+    match format {
+        TableFormat::Table => Ok(nodes::table(reports, false, now)),
+        TableFormat::Wide => Ok(nodes::table(reports, true, now)),
+        TableFormat::Json => json(&reports),
+        TableFormat::Yaml => yaml(&reports),
+    }
+}
+
+/// The checks of nodes in a form. `now` is the time of their ages.
+pub(crate) fn doctor(
+    reports: &[NodeReport],
+    format: PageFormat,
+    now: Timestamp,
+) -> Result<String, KubectlError> {
+    match format {
+        PageFormat::Text => Ok(nodes::doctor(reports, now)),
+        PageFormat::Json => json(&reports),
+        PageFormat::Yaml => yaml(&reports),
     }
 }
 

@@ -42,6 +42,8 @@ fn version_and_commands_are_printed() {
         "why",
         "top",
         "goodput",
+        "nodes",
+        "doctor",
         "cordon",
         "uncordon",
         "drain",

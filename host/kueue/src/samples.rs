@@ -23,6 +23,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn settings() -> PodSettings {
     PodSettings {
         worker_host_network: false,
+        avoid_failed_nodes: false,
         launcher_image: "ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,

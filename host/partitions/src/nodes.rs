@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ipu_placement::node_match::NodeFacts;
 use ipu_placement::unsuited::NodeSnapshot;
+use ipu_api::labels::{IPU_NOT_READY, IPU_READY_LABEL};
 use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use ipu_runtime::wait;
@@ -45,6 +46,7 @@ struct State {
 pub struct NodeWatch {
     state: Arc<Mutex<State>>,
     changes: watch::Sender<u64>,
+    reads_checks: bool,
 }
 
 /// The nodes, unknown until the watch is followed.
@@ -58,6 +60,7 @@ pub fn nodes() -> (Nodes, NodeWatch) {
     let watch = NodeWatch {
         state,
         changes: sender,
+        reads_checks: false,
     };
     (nodes, watch)
 }
@@ -118,6 +121,23 @@ impl State {
 }
 
 impl NodeWatch {
+    /// Whether a node counts as blocked if it failed a check of ipu-node. Otherwise the label of the check has no effect,
+    /// because one that nothing updates any more can remain.
+    #[must_use]
+    pub fn reading_checks(self, reads_checks: bool) -> Self {
+        Self {
+            reads_checks,
+            ..self
+        }
+    }
+
+    fn facts(&self, node: NodeObject) -> NodeFacts {
+        let mut facts = NodeFacts::from(node);
+        let result = facts.labels.get(IPU_READY_LABEL).map(String::as_str);
+        facts.has_failed_check = self.reads_checks && result == Some(IPU_NOT_READY);
+        facts
+    }
+
     /// Follows the nodes until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let events = cluster_wide::<Trimmed<NodeObject>>(&client, Config::default());
@@ -130,9 +150,9 @@ impl NodeWatch {
         let is_complete = matches!(event, Event::InitDone);
         let mut state = self.state.lock();
         let name = |node: &NodeObject| node.metadata.name.as_deref().map(Arc::from);
-        let changes = state.store.apply_event(event, name, |_, node, _| {
-            Some(Arc::new(NodeFacts::from(node)))
-        });
+        let changes = state
+            .store
+            .apply_event(event, name, |_, node, _| Some(Arc::new(self.facts(node))));
         let objects = state.store.objects();
         let is_change = changes
             .iter()
@@ -186,6 +206,20 @@ mod tests {
             [("ipunode", "pod1"), ("ipunode", "pod2")].map(|(key, value)| nodes.count(key, value)),
             [1, 0]
         );
+    }
+
+    #[test]
+    fn the_label_of_the_checks_counts_only_while_the_admin_checks_nodes() {
+        for reads_checks in [false, true] {
+            for (result, is_failed) in [("true", false), ("false", reads_checks)] {
+                let (_, watch) = nodes();
+                let node = node("a", "pod1", |node| {
+                    node["metadata"]["labels"]["graphcore.ai/ipu-ready"] = json!(result);
+                });
+                let facts = watch.reading_checks(reads_checks).facts(node);
+                assert_eq!(facts.has_failed_check, is_failed, "{reads_checks} {result}");
+            }
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct NodeFacts {
     pub is_cordoned: bool,
     /// Whether its condition `Ready` is other than True. No condition: the node has not reported yet, and has a taint.
     pub is_not_ready: bool,
+    /// Whether it failed a check of ipu-node. False if the admin does not check nodes.
+    pub has_failed_check: bool,
     /// Its taints with the effects NoSchedule and NoExecute.
     pub taints: Vec<NodeTaint>,
 }
@@ -55,6 +57,8 @@ pub enum Blocker {
     Cordoned,
     /// It is not ready.
     NotReady,
+    /// It failed a check of ipu-node.
+    FailedCheck,
     /// It has a taint that the Pods do not tolerate, as `key:effect`.
     Tainted(String),
 }
@@ -90,6 +94,9 @@ impl Requirements {
         let is_outage = |taint: &NodeTaint| OUTAGES.contains(&taint.key.as_str());
         if node.is_not_ready || node.taints.iter().any(is_outage) {
             return Some(Blocker::NotReady);
+        }
+        if node.has_failed_check {
+            return Some(Blocker::FailedCheck);
         }
         // Without knowledge of the tolerations, only what no usual Pod tolerates counts.
         self.scheduling.as_ref()?;

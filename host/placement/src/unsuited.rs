@@ -187,6 +187,7 @@ fn reason(fit: Fit) -> Option<String> {
         match blocker {
             Blocker::Cordoned => format!("{count} {are} cordoned"),
             Blocker::NotReady => format!("{count} {are} not Ready"),
+            Blocker::FailedCheck => format!("{count} failed the check of ipu-node"),
             Blocker::Tainted(taint) => {
                 format!("{count} {have} the taint {taint}, which the Pods do not tolerate")
             }
@@ -212,6 +213,7 @@ mod tests {
     const SAME: Change = |_| {};
     const CORDONED: Change = |node| node.is_cordoned = true;
     const SILENT: Change = |node| node.is_not_ready = true;
+    const FAILED: Change = |node| node.has_failed_check = true;
     const TAINTED: Change = |node| {
         node.taints.push(NodeTaint {
             key: "repair".to_owned(),
@@ -255,7 +257,7 @@ mod tests {
     fn a_controller_without_a_schedulable_node_is_unsuited() {
         let none: [&str; 0] = [];
         assert_eq!(unsuited(&[("pod1", SAME), ("pod2", SAME)], &[]), none);
-        for blocked in [CORDONED, SILENT, TAINTED] {
+        for blocked in [CORDONED, SILENT, FAILED, TAINTED] {
             let nodes = [("pod1", blocked), ("pod2", SAME)];
             assert_eq!(unsuited(&nodes, &[]), ["pod1"]);
             let both = [("pod1", blocked), ("pod2", blocked)];
@@ -289,12 +291,13 @@ mod tests {
             ("pod1", CORDONED),
             ("pod1", CORDONED),
             ("pod1", SILENT),
+            ("pod1", FAILED),
             ("pod1", TAINTED),
             ("pod2", IN_POOL),
         ];
-        let expected = "no node is schedulable for the Pods, of 4 with the required labels: 2 are \
-                        cordoned, 1 is not Ready, 1 has the taint repair:NoSchedule, which the Pods \
-                        do not tolerate";
+        let expected = "no node is schedulable for the Pods, of 5 with the required labels: 2 are \
+                        cordoned, 1 is not Ready, 1 failed the check of ipu-node, 1 has the taint \
+                        repair:NoSchedule, which the Pods do not tolerate";
         assert_eq!(
             reasons(&nodes, &[]),
             [("pod1".to_owned(), expected.to_owned())]

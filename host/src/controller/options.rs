@@ -70,6 +70,9 @@ pub struct ControllerOptions {
     /// Whether workers run on the host's network, privileged.
     #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
     pub worker_host_network: bool,
+    /// Whether workers avoid nodes with a failed check of ipu-node.
+    #[arg(long, env = "IPU_OPERATOR_AVOID_FAILED_NODES", action = ArgAction::Set, default_value_t = false)]
+    pub avoid_failed_nodes: bool,
     /// Whether Pods that request IPUs and belong to no IPUJob get partitions.
     #[arg(long, env = "IPU_OPERATOR_NATIVE_PODS", action = ArgAction::Set, default_value_t = true)]
     pub native_pods: bool,
@@ -127,6 +130,7 @@ impl ControllerOptions {
         JobSettings {
             pods: PodSettings {
                 worker_host_network: self.worker_host_network,
+                avoid_failed_nodes: self.avoid_failed_nodes,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
                 launcher_resources: self.launcher_resources.clone(),

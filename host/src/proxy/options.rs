@@ -68,6 +68,9 @@ pub struct ProxyOptions {
     /// Whether nodes advertise the IPUs of their V-IPU controllers as a resource.
     #[arg(long, env = "IPU_OPERATOR_ADVERTISE", action = ArgAction::Set, default_value_t = true)]
     pub advertise: bool,
+    /// Whether placement counts a node as blocked that failed a check of ipu-node.
+    #[arg(long, env = "IPU_OPERATOR_AVOID_FAILED_NODES", action = ArgAction::Set, default_value_t = false)]
+    pub avoid_failed_nodes: bool,
     /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
+use ipu_node::facts::Amount;
 use ipu_oci::cosign::public_keys;
 use ipu_operator::certificates::CertificatesOptions;
 use ipu_operator::cli::{Arguments, Task};
@@ -135,6 +136,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(controller.webhook_client_ca, None);
     let pods = controller.jobs().pods;
     assert!(pods.worker_host_network);
+    assert!(!pods.avoid_failed_nodes && !proxy.avoid_failed_nodes);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pods.launcher_image, own);
     assert_eq!(
@@ -189,6 +191,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     }
     let pods = controller.jobs().pods;
     assert!(!pods.worker_host_network);
+    assert!(pods.avoid_failed_nodes && proxy.avoid_failed_nodes);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
     assert_eq!(controller.jobs().max_ipus_per_job, 16);
@@ -218,6 +221,38 @@ fn the_process_of_the_certificates_starts_as_the_chart_says() {
     assert_eq!(secret, Some("ipu-operator-admission"));
     assert!(options.issue && options.webhook_owner);
     assert_eq!(options.log.log_level, "info");
+}
+
+#[test]
+fn the_checks_of_nodes_start_as_the_chart_says() {
+    let started = |template: &str| {
+        let objects = rendered(template, Some("everything.yaml"));
+        let container = &objects[0]["spec"]["template"]["spec"]["containers"][0];
+        Arguments::try_parse_from(command_line(container))
+            .unwrap()
+            .task
+    };
+    let Task::Node(node) = started("node-daemonset") else {
+        panic!("the DaemonSet starts the checks");
+    };
+    assert_eq!(node.interval_seconds, 30);
+    assert_eq!(node.log.log_level, "debug");
+    let Task::Doctor(doctor) = started("node-test") else {
+        panic!("the Job makes the checks once");
+    };
+    for checks in [&node.checks, &doctor] {
+        assert_eq!(checks.node, "filled-in");
+        assert_eq!(checks.connect_timeout_seconds, 2);
+        let requirements = &checks.requirements;
+        assert!(requirements.rdma);
+        assert_eq!(requirements.rdma_devices, ["mlx5_0", "mlx5_1"]);
+        assert_eq!(requirements.rdma_resource, "rdma/rdma_shared_device_a");
+        assert_eq!(requirements.networks[0].to_string(), "default/rdma-net");
+        assert_eq!(requirements.memlock, Some(Amount::Unlimited));
+        assert_eq!(requirements.shared_memory, Some(1 << 30));
+        assert_eq!(requirements.huge_pages, 512);
+        assert_eq!(requirements.kernel_modules, ["mlx5_ib", "rdma_cm"]);
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The rights that the chart grants to the operator's processes: the API server confirms those that they need, and
 //! denies others.
 
+use cluster::wait::eventually;
+
 use super::admin::{Admin, KUBERNETES};
+use crate::node_checks::network_definition;
 
 /// The controller, by the last part of the name of its ServiceAccount.
 const CONTROLLER: &str = "controller-manager";
@@ -161,6 +164,39 @@ fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
             "may {process} {verb} {what} in {namespace:?}?"
         );
     }
+}
+
+#[tokio::test]
+async fn the_checks_of_nodes_read_them_and_write_their_status() {
+    let admin = Admin::new("chart-node-rights").await;
+    let values = "ipuNode.enabled=true,ipuNode.networkAttachmentDefinitions={team/rdma-net}";
+    admin.helm_upgrade(&["--set", values]);
+    let networks = "network-attachment-definitions.k8s.cni.cncf.io";
+    // kubectl asks about a kind that the API server serves.
+    let definition = admin.file("definition.json", &network_definition().to_string());
+    admin
+        .kubectl(&["create", "--filename", &definition])
+        .unwrap();
+    eventually("the networks are served", async || {
+        admin.kubectl(&["get", networks, "--all-namespaces"])
+    })
+    .await;
+    let own = format!("{networks}/rdma-net");
+    let cases = [
+        ("get", "nodes", "", true),
+        ("list", "nodes", "", false),
+        ("patch", "nodes --subresource=status", "", true),
+        ("update", "nodes --subresource=status", "", false),
+        ("patch", "nodes", "", false),
+        ("get", own.as_str(), "team", true),
+        ("get", networks, "team", false),
+        ("create", "events.events.k8s.io", "default", true),
+        ("create", "events.events.k8s.io", "team", false),
+        ("get", "secrets", admin.name, false),
+        ("get", "pods", admin.name, false),
+        ("create", "pods", admin.name, false),
+    ];
+    check_rights(&admin, "node", &cases);
 }
 
 /// Rights of the process that issues certificates. They concern objects of the release only, and none of a user.

@@ -223,6 +223,7 @@ impl Fixture {
             tracker_configmap: "ipu-partitions-tracker".to_owned(),
             vipu_timeout_seconds: self.vipu_timeout,
             backfill_limit_seconds: self.backfill_limit,
+            avoid_failed_nodes: false,
             advertise: true,
             access: AuthOptions::default(),
             times: Times {

@@ -259,6 +259,7 @@ fn serve(
 fn pod_trial(client: Client) -> PodTrial {
     let settings = PodSettings {
         worker_host_network: true,
+        avoid_failed_nodes: false,
         launcher_image: "example.org/ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,

@@ -116,6 +116,7 @@ async fn examples_pass_restricted_where_they_can() {
     let pods: Api<Pod> = Api::namespaced(webhooks.client(), "trial-examples");
     let settings = PodSettings {
         worker_host_network: false,
+        avoid_failed_nodes: false,
         launcher_image: "example.org/ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,

@@ -2,7 +2,10 @@
 
 use ipu_api::labels;
 use ipu_api::naming;
-use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+    SecurityContext,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{PodSettings, agent, environment, metadata};
@@ -34,6 +37,9 @@ pub fn worker(
     if settings.worker_host_network {
         use_host_network(&mut spec);
     }
+    if settings.avoid_failed_nodes {
+        avoid_failed_nodes(&mut spec);
+    }
     let mut template = job.template.metadata.clone();
     pod_set::add_to_pod(job, Role::Worker, &mut spec, &mut template);
     select_node(&mut spec, placed);
@@ -61,6 +67,35 @@ pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
         placed.controller.label_key.clone(),
         placed.controller.label_value.clone(),
     );
+}
+
+/// Requires nodes whose checks of ipu-node did not fail. A node matches a required affinity if it matches one of the
+/// terms, so each of them gets the requirement. An empty term matches no node, and stays empty.
+fn avoid_failed_nodes(spec: &mut PodSpec) {
+    let requirement = NodeSelectorRequirement {
+        key: labels::IPU_READY_LABEL.to_owned(),
+        operator: "NotIn".to_owned(),
+        values: Some(vec![labels::IPU_NOT_READY.to_owned()]),
+    };
+    let affinity = spec.affinity.get_or_insert_default();
+    let affinity = affinity.node_affinity.get_or_insert_default();
+    let required = &mut affinity.required_during_scheduling_ignored_during_execution;
+    let Some(required) = required else {
+        *required = Some(NodeSelector {
+            node_selector_terms: vec![NodeSelectorTerm {
+                match_expressions: Some(vec![requirement]),
+                match_fields: None,
+            }],
+        });
+        return;
+    };
+    for term in &mut required.node_selector_terms {
+        let is_empty = |list: &Option<Vec<_>>| list.as_ref().is_none_or(Vec::is_empty);
+        if !is_empty(&term.match_expressions) || !is_empty(&term.match_fields) {
+            let expressions = term.match_expressions.get_or_insert_default();
+            expressions.push(requirement.clone());
+        }
+    }
 }
 
 fn worker_metadata(

@@ -47,6 +47,37 @@ fn host_network_brings_dns_and_privilege_and_off_brings_neither() {
 }
 
 #[test]
+fn workers_avoid_failed_nodes_only_if_the_admin_checks_nodes() {
+    let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
+    let passed = json!({"key": "graphcore.ai/ipu-ready", "operator": "NotIn", "values": ["false"]});
+    let affinity = |terms: Value| {
+        let required = json!({"nodeSelectorTerms": terms});
+        json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+    };
+    let checked = PodSettings {
+        avoid_failed_nodes: true,
+        ..settings()
+    };
+    let built = |template: Value, settings: &PodSettings| {
+        let job = IPUJob::sample().template(&json!({"spec": {"affinity": template}}));
+        json!(worker(&job, settings, 0).spec.unwrap().affinity)
+    };
+    assert_eq!(built(json!(null), &settings()), json!(null));
+    let alone = affinity(json!([{"matchExpressions": [passed]}]));
+    assert_eq!(built(json!(null), &checked), alone);
+    // A node needs to match one of the terms, and an empty one matches no node.
+    let own = affinity(json!([{"matchExpressions": [zone]}, {"matchFields": [field]}, {}]));
+    assert_eq!(built(own.clone(), &settings()), own);
+    let both = affinity(json!([
+        {"matchExpressions": [zone, passed]},
+        {"matchExpressions": [passed], "matchFields": [field]},
+        {},
+    ]));
+    assert_eq!(built(own, &checked), both);
+}
+
+#[test]
 fn workers_of_a_launcher_have_different_host_names() {
     let host_name = |name: &str, template: Value, gcd| {
         let mut job = parallel().template(&template);

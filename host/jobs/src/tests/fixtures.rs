@@ -20,6 +20,7 @@ pub(crate) const MAX_IPUS: u32 = 64;
 pub(crate) fn settings() -> PodSettings {
     PodSettings {
         worker_host_network: false,
+        avoid_failed_nodes: false,
         launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
         launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
         launcher_resources: None,

@@ -60,6 +60,7 @@ impl From<NodeObject> for NodeFacts {
             labels: node.metadata.labels.unwrap_or_default(),
             is_cordoned: node.spec.unschedulable.unwrap_or(false),
             is_not_ready: ready.is_some_and(|ready| ready.status != "True"),
+            has_failed_check: false,
             taints: taints
                 .map(|taint| NodeTaint {
                     key: taint.key,
