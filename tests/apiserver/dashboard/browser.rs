@@ -104,6 +104,16 @@ async fn keys_lead_from_view_to_view_and_to_a_partition_and_the_page_reports_the
     let revoke = ["delete", "clusterrolebinding", "alice"];
     office.admin.kubectl(&revoke).unwrap();
     draw(&mut page, WITHOUT_RIGHTS).await;
+    // The overview does not say that nothing is in use, or that all is well.
+    page.press("1").await.unwrap();
+    shows(
+        &mut page,
+        &[
+            "not known: see Not shown",
+            "Not all of the cluster is known",
+        ],
+    )
+    .await;
     // The API server refuses the watches of the dashboard's server, and no request of the page.
     assert!(page.problems().is_empty(), "{:#?}", page.problems());
 }

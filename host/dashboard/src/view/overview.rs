@@ -33,8 +33,21 @@ pub struct Overview {
     pub attention: Attention,
     /// The numbers of all namespaces, as far as this process has seen them.
     pub past: Vec<Run>,
+    /// What is known of the cluster. The numbers of the rest are 0, and mean nothing.
+    pub known: Known,
     /// Missing parts of the view, in sentences.
     pub not_shown: Vec<String>,
+}
+
+/// The kinds that the user may list, and that are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Known {
+    /// VIPUControllers.
+    pub controllers: bool,
+    /// IPUPartitions.
+    pub partitions: bool,
+    /// Nodes.
+    pub nodes: bool,
 }
 
 /// IPUs by state.
@@ -123,6 +136,11 @@ pub fn overview(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> O
         hours: shares(cluster, namespace, now),
         attention: attention(cluster, namespace),
         past: cluster.past.runs().copied().collect(),
+        known: Known {
+            controllers: cluster.controllers.is_known(),
+            partitions: cluster.partitions.is_known(),
+            nodes: cluster.nodes.is_known(),
+        },
         not_shown: cluster.not_shown(&kinds, now),
     }
 }
@@ -280,6 +298,7 @@ mod tests {
         known.controllers.refuse("forbidden".to_owned());
         let shown = overview(&known, None, now());
         assert_eq!((shown.ipus.used, shown.ipus.total), (16, None));
+        assert!(!shown.known.controllers && shown.known.partitions);
         assert!(shown.not_shown[0].starts_with("the VIPUControllers"));
     }
 }
