@@ -3,6 +3,8 @@
 
 mod browser;
 pub(crate) mod fixture;
+mod modules;
+mod running;
 mod scale;
 
 use cluster::wait::eventually;
@@ -19,6 +21,12 @@ async fn each_view_shows_the_cluster_and_follows_it() {
     let dashboard = Dashboard::start(&office, "root", &["--namespace", "team-a"]).await;
     assert!(dashboard.page().ends_with("/?namespace=team-a"));
 
+    let is_full = |json: &Value| json["ipus"]["total"] == 192 && json["notShown"] == json!([]);
+    let overview = dashboard.once("overview", is_full).await;
+    assert_eq!(overview["ipus"]["used"], 76);
+    assert_eq!(overview["waiting"]["oldest"]["name"], "team-a.large-0");
+    let wrong = overview["attention"]["rows"].to_string();
+    assert!(wrong.contains("node2"), "{wrong}");
     let complete = |json: &Value| json["total"] == 3 && json["notShown"] == json!([]);
     let controllers = dashboard.once("controllers", complete).await;
     let first = &controllers["rows"][0];
@@ -42,6 +50,12 @@ async fn each_view_shows_the_cluster_and_follows_it() {
     assert_eq!(queue["largestFit"]["controller"], "pod2:8090");
     let partition = dashboard.once("partition/team-a.train-0", |_| true).await;
     assert_eq!(partition["owner"]["job"]["state"], "Running");
+    let job = dashboard.once("job/team-a/train", |_| true).await;
+    assert_eq!(job["advice"], json!(["nothing: the job runs"]));
+    assert_eq!(job["stages"]["spans"].as_array().unwrap().len(), 4);
+    assert_eq!(job["partitions"][0]["name"], "team-a.train-0");
+    assert_eq!(job["pods"].as_array().unwrap().len(), 2);
+    assert_eq!(job["events"].as_array().unwrap().len(), 4);
     let policies = dashboard.once("policies", |json| json["total"] == 1).await;
     assert_eq!(policies["rows"][0]["shadow"]["different"], 2);
     let goodput = dashboard.once("goodput", |json| json["total"] == 2).await;

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use tests::pictures::{self, FOLDER, SCHEMES};
+use tests::pictures::{self, FOLDER};
 
 use crate::sources::{documents, repository};
 
 /// `links.rs` checks that a document shows no picture without a file.
 #[test]
 fn the_pictures_that_a_test_draws_are_the_files_and_the_documents_show_them() {
-    let drawn = pictures::all().flat_map(|picture| SCHEMES.map(|scheme| picture.file(scheme)));
+    let drawn = pictures::documented();
+    let drawn = drawn.map(|(picture, width, scheme)| picture.file(width, scheme));
     let drawn: BTreeSet<String> = drawn.collect();
     let files = fs::read_dir(repository().join(FOLDER)).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());

@@ -1,40 +1,6 @@
 // Elements of the page. Texts of objects become text and nothing else.
 
-// Letter, class and name of each state of IPUs.
-export const STATES = {
-  free: ['.', 'free', 'free'],
-  stranded: ['s', 'stranded', 'stranded: free, but too small for every request that waits'],
-  forming: ['f', 'forming', 'forming: the partition is being created'],
-  ready: ['r', 'ready', 'ready: the partition can be used'],
-  running: ['R', 'running', 'running: its IPUJob runs'],
-  resetting: ['~', 'resetting', 'resetting'],
-  releasing: ['-', 'releasing', 'releasing: the partition is being removed'],
-  error: ['!', 'error', 'error'],
-  others: ['o', 'others', 'in partitions that the operator has not created'],
-  unknown: ['?', 'unknown', 'unknown: the V-IPU controller does not answer, or the status does not contain the state'],
-  waiting: ['w', 'waiting', 'waiting for free IPUs'],
-  rejected: ['x', 'rejected', 'rejected: no V-IPU controller can ever create it'],
-};
-
-// States that the map shows, in the order of the legend.
-export const ON_MAP = ['free', 'stranded', 'forming', 'ready', 'running', 'resetting', 'releasing', 'error', 'others', 'unknown'];
-
-// States of the accounting: key, letter, class and name.
-export const ALLOCATED = [
-  ['running', 'R', 'running', 'running'],
-  ['waitingPods', 'r', 'ready', 'waiting for Pods'],
-  ['idleAllocated', 'i', 'stranded', 'idle, allocated'],
-  ['forming', 'f', 'forming', 'forming'],
-  ['resetting', '~', 'resetting', 'resetting'],
-  ['releasing', '-', 'releasing', 'releasing'],
-];
-export const UNALLOCATED = [
-  ['free', '.', 'free', 'free'],
-  ['stranded', 's', 'stranded', 'stranded'],
-  ['unhealthy', '!', 'error', 'unhealthy'],
-  ['others', 'o', 'others', 'others'],
-  ['unknown', '?', 'unknown', 'unknown'],
-];
+import { STATES, kind, short } from './states.js';
 
 function add(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -58,14 +24,16 @@ export function draw(tag, attributes = {}, ...children) {
   return add(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
 
-// A table in a region that scrolls. Columns: name, and whether it has numbers. Rows: arrays of cells, the first of which
-// is the header of the row.
+// A table in a region that scrolls. Columns: name, and whether it is of numbers or only on wide screens. Rows: arrays of
+// cells, the first of which is the header of the row.
 export function table(caption, columns, rows) {
-  const head = columns.map(([name, isNumber]) => make('th', { scope: 'col', class: isNumber && 'number' }, name));
-  const body = rows.map((cells) => make('tr', {}, cells.map((cell, index) => {
-    const kind = columns[index][1] && 'number';
-    return index === 0 ? make('th', { scope: 'row' }, cell) : make('td', { class: kind }, cell);
-  })));
+  const classes = columns.map(([, of]) => (of === true ? 'number' : of || undefined));
+  const head = columns.map(([name], index) => make('th', { scope: 'col', class: classes[index] }, name));
+  const body = rows.map((cells) => {
+    const key = cells[0] instanceof Element ? cells[0].getAttribute('data-row') : String(cells[0]);
+    return make('tr', { 'data-key': key }, cells.map((cell, index) => (index === 0
+      ? make('th', { scope: 'row', class: classes[0] }, cell) : make('td', { class: classes[index] }, cell))));
+  });
   const element = make('table', {}, make('caption', {}, caption), make('thead', {}, make('tr', {}, head)), make('tbody', {}, body));
   return make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption }, element);
 }
@@ -75,38 +43,50 @@ export function facts(pairs) {
   return make('dl', {}, shown.map(([name, value]) => [make('dt', {}, name), make('dd', {}, value)]));
 }
 
-export function kubectl(...commands) {
-  return commands.map((command) => make('p', { class: 'kubectl' }, 'The same with kubectl: ', make('code', {}, command)));
-}
-
 export function lacks(words) {
   if (!words || words.length === 0) return null;
   return make('section', { class: 'lacks', 'aria-labelledby': 'lacks' },
     make('h3', { id: 'lacks' }, 'Not shown'), make('ul', {}, words.map((one) => make('li', {}, one))));
 }
 
-export function state(name, count = 1) {
-  const [letter, kind, words] = STATES[name] ?? STATES.unknown;
-  return make('span', { class: `block s-${kind}`, role: 'img', 'aria-label': words }, letter.repeat(count));
+// The state of a partition as a coloured word with its letter.
+export function chip(name) {
+  const [letter] = STATES[name] ?? STATES.unknown;
+  return make('span', { class: `chip s-${kind(name)}` }, `${letter} ${short(name)}`);
 }
 
-export function named(name) {
-  const words = (STATES[name] ?? STATES.unknown)[2].split(':')[0];
-  return [state(name), ` ${words}`];
+// How bad a problem is, as a word.
+export function severity(name) {
+  return make('span', { class: `severity is-${name}` }, name);
+}
+
+function seconds(from, until = Date.now()) {
+  return Math.max(0, Math.floor((until - Date.parse(from)) / 1000));
+}
+
+// A duration in one unit, as kubectl shows it.
+export function duration(all) {
+  if (all < 120) return `${all}s`;
+  if (all < 7200) return `${Math.floor(all / 60)}m`;
+  if (all < 172800) return `${Math.floor(all / 3600)}h`;
+  return `${Math.floor(all / 86400)}d`;
+}
+
+export function ago(time) {
+  return time ? duration(seconds(time)) : '';
 }
 
 export function age(time) {
   if (!time) return '';
-  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(time)) / 1000));
-  let words = `${Math.floor(seconds / 86400)}d`;
-  if (seconds < 120) words = `${seconds}s`;
-  else if (seconds < 7200) words = `${Math.floor(seconds / 60)}m`;
-  else if (seconds < 172800) words = `${Math.floor(seconds / 3600)}h`;
-  return make('time', { datetime: time, title: new Date(time).toLocaleString() }, words);
+  return make('time', { datetime: time, title: new Date(time).toLocaleString() }, ago(time));
 }
 
-export function hours(seconds) {
-  return (seconds / 3600).toFixed(1);
+export function clock(time) {
+  return new Date(time).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', hour12: false });
+}
+
+export function hours(all) {
+  return (all / 3600).toFixed(1);
 }
 
 export function share(part, whole) {

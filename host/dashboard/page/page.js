@@ -1,8 +1,12 @@
 // The page of `kubectl ipu dashboard`: reads what the URL names, draws it, and follows the changes.
 
 import { UserError, text } from './api.js';
-import { make } from './elements.js';
-import { NAMES, link, namespace, place, source } from './place.js';
+import { draw, make } from './elements.js';
+import { exchange, watchPointer } from './hold.js';
+import { keys } from './keys.js';
+import { NAMES, link, namespace, place, sources } from './place.js';
+import { patterns } from './states.js';
+import { tips } from './tip.js';
 import { VIEWS } from './views.js';
 
 // Milliseconds between two reads without a change, and between a change and its read.
@@ -11,12 +15,14 @@ const PAUSE = 1000;
 
 const main = document.getElementById('main');
 const help = document.getElementById('help');
+const commands = document.getElementById('commands');
 const field = document.getElementById('namespace');
 
-// What is on the page: the text that was read, so that the same is not drawn again.
+// What is on the page: the texts that were read, so that the same is not drawn again.
 let drawn = '';
 let reading = null;
 let waits = null;
+let held = false;
 let at = location.href;
 let timer = 0;
 let ended = false;
@@ -31,23 +37,26 @@ async function show(moved) {
   const here = place();
   main.setAttribute('aria-busy', 'true');
   try {
-    const path = source(here);
-    const read = await text(path, signal);
-    const isSame = drawn === path + read;
-    if (!isSame || waits) {
-      const { summary, parts } = await VIEWS[here.view].draw(JSON.parse(read), here, signal);
-      if (signal.aborted) return;
-      replace(here, parts, waits);
-      waits = null;
-      say('status', summary);
-      drawn = path + read;
+    const paths = sources(here);
+    const read = await Promise.all(paths.map((path) => text(path, signal)));
+    const key = [...paths, ...read].join('\n');
+    if (drawn !== key || waits) {
+      performance.mark('read');
+      const view = VIEWS[here.view].draw(read.map((one) => JSON.parse(one)), here);
+      if (replace(here, view, waits)) {
+        waits = null;
+        drawn = key;
+        say('status', view.summary);
+      } else {
+        say('status', 'The page has changed. It shows the changes when the pointer leaves the rows, because they would move.');
+      }
     }
     if (!ended) say('alert', '');
   } catch (error) {
     if (signal.aborted) return;
     if (waits) {
       drawn = '';
-      replace(here, [], waits);
+      replace(here, { title: VIEWS[here.view].title, commands: [], parts: [] }, waits);
       waits = null;
     }
     say('status', '');
@@ -58,20 +67,24 @@ async function show(moved) {
   }
 }
 
-// Puts parts on the page. The focus stays on its row.
-function replace({ view, item }, parts, moved) {
-  const row = document.activeElement?.getAttribute('data-row');
-  const name = VIEWS[view].title;
-  const title = item ? `${name} ${item}` : name;
-  const holder = make('div', {}, make('h2', {}, title), parts);
-  main.replaceChildren(holder);
+// Puts a view on the page. Returns false if the pointer is on a row that would move: then it is drawn later.
+function replace({ view }, { title, commands: same, parts }, moved) {
+  const button = same.length > 0 ? make('button', { type: 'button', 'aria-haspopup': 'dialog' }, 'kubectl') : null;
+  button?.addEventListener('click', () => commands.showModal());
+  held = !exchange(main, make('div', {}, make('div', { class: 'title' }, make('h2', {}, title), button), parts), moved !== null && moved !== undefined);
+  if (held) return false;
+  main.getBoundingClientRect();
+  performance.clearMeasures('drawn');
+  if (performance.getEntriesByName('read').length > 0) performance.measure('drawn', 'read');
+  performance.clearMarks('read');
+  document.getElementById('same').replaceChildren(...same.map((command) => make('code', {}, command)));
   document.title = `${title} – IPUs`;
   for (const one of document.querySelectorAll('#views a')) {
     if (one.dataset.view === view) one.setAttribute('aria-current', 'page');
     else one.removeAttribute('aria-current');
   }
   if (moved === 'focus') main.focus({ preventScroll: true });
-  else if (row) rows().find((one) => one.getAttribute('data-row') === row)?.focus({ preventScroll: true });
+  return true;
 }
 
 // An announcement is read aloud when its words change, and not when they are put there again.
@@ -89,8 +102,6 @@ function soon() {
   }
 }
 
-// ---- events of the server ----
-
 function follow() {
   const events = new EventSource('api/events');
   events.addEventListener('changed', (event) => {
@@ -105,12 +116,7 @@ function follow() {
     soon();
   });
   // The next read finds out whether the server answers.
-  events.addEventListener('error', () => {
-    if (!ended) soon();
-  });
-  events.addEventListener('open', () => {
-    if (!ended) soon();
-  });
+  for (const name of ['error', 'open']) events.addEventListener(name, () => { if (!ended) soon(); });
 }
 
 // Shows the place of the URL, once.
@@ -118,42 +124,9 @@ function go() {
   if (at === location.href) return;
   at = location.href;
   field.value = namespace();
+  hideTip();
   show('focus');
 }
-
-// ---- keys ----
-
-function rows() {
-  return [...main.querySelectorAll('[data-row]')];
-}
-
-function move(step) {
-  const all = rows();
-  const now = all.indexOf(document.activeElement);
-  const next = now < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, now + step));
-  all[next]?.focus();
-}
-
-const KEYS = {
-  '/': () => field.focus(),
-  j: () => move(1),
-  k: () => move(-1),
-  n: () => main.querySelector('a[rel="next"]')?.click(),
-  p: () => main.querySelector('a[rel="prev"]')?.click(),
-  '?': () => help.showModal(),
-};
-
-document.addEventListener('keydown', (event) => {
-  const isTyping = event.target instanceof HTMLInputElement || help.open;
-  if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-  const view = NAMES[Number(event.key) - 1];
-  const act = view ? () => { location.hash = link(view); } : KEYS[event.key];
-  if (!act) return;
-  event.preventDefault();
-  act();
-});
-
-// ---- start ----
 
 document.getElementById('filter').addEventListener('submit', (event) => {
   event.preventDefault();
@@ -173,8 +146,12 @@ document.getElementById('skip').addEventListener('click', (event) => {
 // Browsers report a link and the back button by one of these events, or by both.
 window.addEventListener('hashchange', go);
 window.addEventListener('popstate', go);
+document.body.append(patterns(draw));
 document.getElementById('views').append(...NAMES.map((view) => make('li', {}, make('a', { href: link(view), 'data-view': view }, VIEWS[view].title))));
 field.value = namespace();
+const hideTip = tips(main);
+watchPointer(main, () => { if (held) show(); });
+keys({ main, field, help, commands });
 show('first');
 follow();
 setInterval(() => show(), REFRESH);

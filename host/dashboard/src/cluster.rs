@@ -5,8 +5,9 @@ use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 use strum::VariantArray;
 
-use crate::projection::{Controller, Job, Partition, Policy};
-use crate::store::Store;
+use crate::past::Past;
+use crate::projection::{Controller, Job, Node, Partition, Policy};
+use crate::store::{Store, key};
 
 /// Time for which an error of a watch is shown. A watch that fails again reports it again before.
 const ERROR_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
@@ -22,6 +23,8 @@ pub enum Kind {
     Jobs,
     /// IPUPolicies.
     Policies,
+    /// Nodes.
+    Nodes,
 }
 
 /// All objects that are kept.
@@ -35,6 +38,10 @@ pub struct Cluster {
     pub jobs: Collection<Job>,
     /// The IPUPolicies.
     pub policies: Collection<Policy>,
+    /// The nodes.
+    pub nodes: Collection<Node>,
+    /// Numbers of the last day, as far as this process has seen it.
+    pub past: Past,
     /// The only namespace whose IPUJobs the user may list, and what the API server says about all.
     pub jobs_of: Option<(String, String)>,
 }
@@ -71,6 +78,7 @@ impl Kind {
             Self::Partitions => "IPUPartitions",
             Self::Jobs => "IPUJobs",
             Self::Policies => "IPUPolicies",
+            Self::Nodes => "Nodes",
         }
     }
 
@@ -88,6 +96,7 @@ impl Kind {
             Self::Policies => {
                 "an admin can bind a ClusterRole with the verbs list and watch on ipupolicies.graphcore.ai"
             }
+            Self::Nodes => "an admin can bind a ClusterRole with the verbs list and watch on nodes",
         }
     }
 }
@@ -103,13 +112,28 @@ impl<V> Default for Collection<V> {
 }
 
 impl<V> Collection<V> {
-    /// Applies an event of the watch. `keep` reduces an object to the stored fields; `None`: it is unreadable.
-    pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> Option<V>) {
-        self.store.apply(event, keep);
+    /// Applies an event of the watch. `keep` reduces an object to the stored fields; `None`: it is unreadable. Returns
+    /// whether the stored fields have changed: a kubelet reports its node every few minutes, and changes none of them.
+    pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> Option<V>) -> bool
+    where
+        V: PartialEq,
+    {
+        let has_changed = match event {
+            Event::Apply(object) => {
+                let key = key(&object);
+                self.store.replace(key, keep(object))
+            }
+            event => {
+                self.store.apply(event, keep);
+                true
+            }
+        };
+        let was_in_trouble = self.trouble.is_some();
         if self.store.is_listed() {
             self.right = Right::Granted;
             self.trouble = None;
         }
+        has_changed || was_in_trouble
     }
 
     /// Drops all objects: the API server has refused to list or watch them, with this message.
@@ -181,6 +205,7 @@ impl Cluster {
             Kind::Partitions => self.partitions.not_shown(*kind, now),
             Kind::Jobs => self.jobs_not_shown(now),
             Kind::Policies => self.policies.not_shown(*kind, now),
+            Kind::Nodes => self.nodes.not_shown(*kind, now),
         });
         reasons.collect()
     }
@@ -193,6 +218,14 @@ impl Cluster {
         scope.into_iter().chain(own).collect()
     }
 
+    /// The names of the IPUPartitions of an owner. `None`: they are not listed.
+    pub fn partitions_of(&self, uid: &str) -> Option<Vec<String>> {
+        let own = self.partitions.values().filter(|one| one.owner.uid == uid);
+        self.partitions
+            .is_known()
+            .then(|| own.map(|one| one.name.clone()).collect())
+    }
+
     /// The right that the user has lost, in a sentence, if there is one.
     pub fn lost(&self) -> Option<String> {
         let words = [
@@ -200,6 +233,7 @@ impl Cluster {
             (Kind::Partitions, self.partitions.lost()),
             (Kind::Jobs, self.jobs.lost()),
             (Kind::Policies, self.policies.lost()),
+            (Kind::Nodes, self.nodes.lost()),
         ];
         let mut words = words.into_iter();
         words.find_map(|(kind, words)| Some(lost(kind.plural(), words?)))
@@ -219,7 +253,10 @@ mod tests {
 
     use super::*;
 
-    fn listed() -> Collection<Node> {
+    /// Nodes of which this version can read none.
+    type Nodes = Collection<()>;
+
+    fn listed() -> Nodes {
         let mut nodes = Collection::default();
         nodes.apply(Event::Init, |_: Node| None);
         nodes.apply(Event::InitApply(Node::default()), |_: Node| None);
@@ -230,8 +267,8 @@ mod tests {
     #[test]
     fn a_right_that_was_never_there_is_denied_and_one_that_is_gone_is_lost() {
         let now = Timestamp::UNIX_EPOCH;
-        let mut denied = Collection::<Node>::default();
-        let notes = |nodes: &Collection<Node>| nodes.not_shown(Kind::Partitions, now).join("\n");
+        let mut denied = Nodes::default();
+        let notes = |nodes: &Nodes| nodes.not_shown(Kind::Partitions, now).join("\n");
         assert!(notes(&denied).contains("has not listed them yet"));
         denied.refuse("forbidden".to_owned());
         assert!(notes(&denied).starts_with("the IPUPartitions: forbidden (an admin can bind"));

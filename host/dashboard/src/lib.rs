@@ -7,6 +7,7 @@
 //!   of the user.
 //! - [`view`] makes each view of the page from it, and [`server`] serves the views as JSON beside the page.
 //!   [`server::guard`] authorizes requests.
+//! - [`past`] keeps a few numbers of the last day, as far as this process has seen it.
 //! - [`reading`] reads one partition, its owner and Pods on demand.
 //! - [`queue`], [`pods`] and [`store`] are used by the other commands of the plugin, too.
 //!
@@ -17,6 +18,7 @@
 pub mod cluster;
 pub mod error;
 pub mod options;
+pub mod past;
 pub mod pods;
 pub mod projection;
 pub mod queue;
@@ -34,14 +36,21 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use form_urlencoded::byte_serialize;
+use jiff::Timestamp;
 use kube::Client;
 use tokio::net::TcpListener;
+use tokio::time::interval;
 
 use crate::error::DashboardError;
 use crate::options::DashboardOptions;
 use crate::server::serve::{LIMITS, serve};
 use crate::server::{Guard, Sources, router};
 use crate::shared::Shared;
+use crate::view::JobObjects;
+
+/// Returns the next things to do about an IPUJob, in sentences. They are those of `kubectl ipu why`, which is in another
+/// package.
+pub type Advise = fn(&JobObjects, Timestamp) -> Vec<String>;
 
 /// The namespaces of a user.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +66,7 @@ pub async fn run(
     client: Client,
     namespaces: Namespaces<'_>,
     options: &DashboardOptions,
+    advise: Advise,
     out: &mut impl Write,
 ) -> Result<(), DashboardError> {
     let address = SocketAddr::new(options.address, options.port);
@@ -66,17 +76,26 @@ pub async fn run(
     let token = token::generate().map_err(|_| DashboardError::Random)?;
     let guard = Guard::new(&token, &address.to_string(), address.port());
     let shared = Shared::default();
-    let routes = router(Sources::new(shared.clone(), client.clone()), guard);
+    let routes = router(Sources::new(shared.clone(), client.clone(), advise), guard);
     let text = startup_message(address, &token, namespaces.shown);
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(DashboardError::Write)?;
     let follow = async {
-        watches::follow(&client, namespaces.own, &shared).await;
+        // Boxed: it holds an object of each kind.
+        Box::pin(watches::follow(&client, namespaces.own, &shared)).await;
         // The API server refused every watch. The page shows this.
         pending::<()>().await;
     };
+    let sample = async {
+        let mut ticks = interval(past::PERIOD.unsigned_abs());
+        loop {
+            ticks.tick().await;
+            shared.sample(Timestamp::now());
+        }
+    };
     tokio::select! {
+        never = sample => never,
         never = serve(listener, routes, LIMITS) => match never {},
         () = follow => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),

@@ -1,4 +1,8 @@
-//! Reads one partition, its owner and the owner's Pods on demand.
+//! Reads one partition, its owner and the owner's Pods on demand; [`job`] reads one IPUJob.
+
+mod job;
+
+pub use self::job::job;
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
@@ -30,6 +34,20 @@ pub enum ReadError {
         /// The words of the API server.
         words: String,
     },
+    /// There is no IPUJob of this name.
+    #[error("there is no IPUJob {0}; kubectl get ipujobs --all-namespaces lists them")]
+    NoJob(String),
+    /// The user may not read the IPUJob.
+    #[error("the IPUJob {job}: {words} (an admin can bind the ClusterRole view in the namespace)")]
+    JobDenied {
+        /// Its namespace and name.
+        job: String,
+        /// The words of the API server.
+        words: String,
+    },
+    /// The API server did not answer.
+    #[error("failed to read the IPUJob {0}")]
+    JobFailed(String, #[source] Box<kube::Error>),
     /// The plugin cannot read its content.
     #[error(
         "this version of the plugin cannot read the IPUPartition {0}; kubectl get ipupartition {0} --output yaml can"
@@ -38,6 +56,19 @@ pub enum ReadError {
     /// The API server did not answer.
     #[error("failed to read the IPUPartition {0}")]
     Failed(String, #[source] Box<kube::Error>),
+}
+
+impl ReadError {
+    fn of_job(namespace: &str, name: &str, error: kube::Error) -> Self {
+        let job = format!("{namespace}/{name}");
+        match error {
+            kube::Error::Api(status) if [401, 403].contains(&status.code) => Self::JobDenied {
+                job,
+                words: shown(&status.message),
+            },
+            error => Self::JobFailed(job, Box::new(error)),
+        }
+    }
 }
 
 /// A partition.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::cluster::{Cluster, Kind};
-use crate::view::Changes;
+use crate::view::{self, Changes};
 
 /// The state of the cluster, and the number of its changes.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +24,26 @@ impl Shared {
 
     /// Changes objects of a kind.
     pub fn update(&self, kind: Kind, change: impl FnOnce(&mut Cluster)) {
-        change(&mut self.cluster.write());
-        self.changes.send_modify(|changes| changes.count(kind));
+        self.update_if(kind, |cluster| {
+            change(cluster);
+            true
+        });
+    }
+
+    /// Changes objects of a kind. `change` returns whether a page would show the difference.
+    pub fn update_if(&self, kind: Kind, change: impl FnOnce(&mut Cluster) -> bool) {
+        let has_changed = change(&mut self.cluster.write());
+        if has_changed {
+            self.changes.send_modify(|changes| changes.count(kind));
+        }
+    }
+
+    /// Records the numbers of this moment. They change no view at once.
+    pub fn sample(&self, now: Timestamp) {
+        let mut cluster = self.cluster.write();
+        if let Some(sample) = view::sample(&cluster) {
+            cluster.past.record(now, sample);
+        }
     }
 
     /// Follows the changes.

@@ -48,6 +48,16 @@ impl<V> Store<V> {
         }
     }
 
+    /// Stores an object that is not the stored one. Returns whether it is another one.
+    pub fn replace(&mut self, key: String, value: V) -> bool
+    where
+        V: PartialEq,
+    {
+        let is_other = self.objects.get(&key) != Some(&value);
+        self.objects.insert(key, value);
+        is_other
+    }
+
     /// Whether a first list is complete.
     pub fn is_listed(&self) -> bool {
         self.is_listed
@@ -64,7 +74,8 @@ impl<V> Store<V> {
     }
 }
 
-fn key(object: &impl ResourceExt) -> String {
+/// The key of an object.
+pub fn key(object: &impl ResourceExt) -> String {
     let name = object.name_any();
     match object.namespace() {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -99,5 +110,14 @@ mod tests {
         assert_eq!(follow(Event::InitApply(node("c"))), expected(true, "a b"));
         assert_eq!(follow(Event::InitDone), expected(true, "c"));
         assert_eq!(follow(Event::Delete(node("c"))), expected(true, ""));
+    }
+
+    #[test]
+    fn an_object_that_is_the_stored_one_is_no_change() {
+        let mut store = Store::default();
+        for (value, expected) in [(1, true), (1, false), (2, true)] {
+            assert_eq!(store.replace("a".to_owned(), value), expected, "{value}");
+        }
+        assert_eq!(store.get("a"), Some(&2));
     }
 }

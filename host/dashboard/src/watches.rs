@@ -9,13 +9,14 @@ use ipu_api::ipupolicy::IPUPolicy;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_text::explain;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node as KubernetesNode;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
 
 use crate::cluster::{Cluster, Collection, Kind};
-use crate::projection::{Controller, Job, Partition, Policy};
+use crate::projection::{Controller, Job, Node, Partition, Policy};
 use crate::shared::Shared;
 use crate::shown::shown;
 
@@ -28,6 +29,8 @@ pub const WATCH_SECONDS: u32 = 30;
 const fn list_page(kind: Kind) -> u32 {
     match kind {
         Kind::Controllers => 8,
+        // A node lists its images.
+        Kind::Nodes => 50,
         Kind::Jobs | Kind::Partitions | Kind::Policies => 200,
     }
 }
@@ -53,6 +56,12 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
         |cluster| &mut cluster.policies,
         Policy::of,
     );
+    let nodes = watch::<KubernetesNode, _>(
+        client,
+        (Kind::Nodes, shared),
+        |cluster| &mut cluster.nodes,
+        Node::of,
+    );
     let jobs = async {
         let api = jobs(client, namespace, shared).await;
         watch_api(
@@ -63,7 +72,7 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
         )
         .await;
     };
-    tokio::join!(controllers, partitions, policies, jobs);
+    tokio::join!(controllers, partitions, policies, nodes, jobs);
 }
 
 /// A kind of the operator, for untyped objects, so that an unreadable one does not affect the others.
@@ -85,7 +94,7 @@ async fn jobs(client: &Client, namespace: &str, shared: &Shared) -> Api<DynamicO
     }
 }
 
-async fn watch<K: Resource<DynamicType = ()>, V>(
+async fn watch<K: Resource<DynamicType = ()>, V: PartialEq>(
     client: &Client,
     to: (Kind, &Shared),
     of: fn(&mut Cluster) -> &mut Collection<V>,
@@ -96,7 +105,7 @@ async fn watch<K: Resource<DynamicType = ()>, V>(
 }
 
 /// Follows a watch until the API server refuses it. Any other error interrupts it.
-async fn watch_api<V>(
+async fn watch_api<V: PartialEq>(
     api: Api<DynamicObject>,
     (kind, shared): (Kind, &Shared),
     of: fn(&mut Cluster) -> &mut Collection<V>,
@@ -108,7 +117,7 @@ async fn watch_api<V>(
     let mut events = pin!(watcher(api, config).default_backoff());
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => shared.update(kind, |cluster| of(cluster).apply(event, keep)),
+            Ok(event) => shared.update_if(kind, |cluster| of(cluster).apply(event, keep)),
             Err(error) => {
                 if let Some(words) = refusal(&error) {
                     shared.update(kind, |cluster| of(cluster).refuse(words));
@@ -150,6 +159,7 @@ mod tests {
             (Kind::Jobs, 20_000),
             (Kind::Partitions, 20_000),
             (Kind::Policies, 20_000),
+            (Kind::Nodes, 60_000),
         ] {
             let page = list_page(kind) * largest;
             assert!(page <= 4 << 20, "{kind:?}: {page} bytes");

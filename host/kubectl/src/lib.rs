@@ -123,7 +123,7 @@ pub async fn run(
                 own: &namespace,
                 shown: options.namespace.as_deref(),
             };
-            Ok(ipu_dashboard::run(client, namespaces, task, out).await?)
+            Ok(ipu_dashboard::run(client, namespaces, task, why::advise, out).await?)
         }
         Task::Version => {
             output::write(out, &(version::own() + "\n"))?;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
+use ipu_dashboard::view::JobObjects;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
 
 pub use self::job::{has_ended as has_job_ended, job};
@@ -28,6 +30,25 @@ pub struct Around {
     pub pods: Access<Vec<Pod>>,
     /// The warning events of the namespace.
     pub events: Access<Vec<Event>>,
+}
+
+/// The advice of the page of an IPUJob, from what the dashboard has read.
+pub fn advise(read: &JobObjects, now: Timestamp) -> Vec<String> {
+    let around = Around {
+        partitions: read_or_denied(read.partitions.as_ref().map(|all| Objects {
+            readable: all.clone(),
+            unreadable: 0,
+        })),
+        controllers: read_or_denied(None),
+        pods: read_or_denied(read.pods.clone()),
+        events: read_or_denied(read.events.clone()),
+    };
+    job(&read.job, &around, now).advice
+}
+
+/// What the dashboard has read. It names what it could not read itself.
+fn read_or_denied<T>(read: Option<T>) -> Access<T> {
+    read.map_or_else(|| Access::Denied(String::new()), Access::Allowed)
 }
 
 impl Around {

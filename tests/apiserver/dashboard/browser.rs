@@ -8,16 +8,16 @@ use cluster::files::make_dir;
 use cluster::wait::eventually;
 use release::guests::checkout;
 use tests::chromium::{self, Browser, Page};
-use tests::pictures::{FOLDER, PICTURES, Picture, SCHEMES, WITHOUT_RIGHTS};
+use tests::pictures::{FOLDER, PICTURES, Picture, SCHEMES, WIDTHS, WITHOUT_RIGHTS};
 
 use super::fixture::{Dashboard, fill};
 use crate::kubectl_ipu::Office;
 
-/// The folder of the pictures: that of the documents if the user requests it.
-fn pictures() -> PathBuf {
+/// The folder of a picture: that of the documents if they show it and the user requests it.
+fn folder(is_documented: bool) -> PathBuf {
     let folder = match env::var_os("UPDATE_SCREENSHOTS") {
-        Some(_) => FOLDER,
-        None => "dist/dashboard",
+        Some(_) if is_documented => FOLDER,
+        _ => "dist/dashboard",
     };
     let folder = checkout().join(folder);
     make_dir(&folder).unwrap();
@@ -38,17 +38,29 @@ pub(super) async fn shows(page: &mut Page, parts: &[&str]) {
     .await;
 }
 
-/// Draws what the page shows in light and dark, once it shows the texts of the picture. axe-core finds no violation.
+/// Draws what the page shows in each width, in light and dark, once it shows the texts of the picture. axe-core finds no
+/// violation, and nothing is beyond the right edge. The commands of kubectl are behind a key.
 async fn draw(page: &mut Page, picture: Picture) {
     shows(page, picture.texts).await;
     let axe = chromium::axe().unwrap();
-    for scheme in SCHEMES {
-        page.prefer(scheme).await.unwrap();
-        let violations = page.violations(&axe).await.unwrap();
-        let file = picture.file(scheme);
-        assert!(violations.is_empty(), "{file}: {violations:#?}");
-        page.picture(&pictures().join(file)).await.unwrap();
+    for width in WIDTHS {
+        page.resize(width).await.unwrap();
+        for scheme in SCHEMES {
+            page.prefer(scheme).await.unwrap();
+            let violations = page.violations(&axe).await.unwrap();
+            let file = picture.file(width, scheme);
+            assert!(violations.is_empty(), "{file}: {violations:#?}");
+            let wide = page.evaluate("document.documentElement.scrollWidth");
+            assert_eq!(wide.await.unwrap(), width, "{file} scrolls to the side");
+            let folder = folder(picture.is_documented(width));
+            page.picture(&folder.join(file)).await.unwrap();
+        }
     }
+    page.press("c").await.unwrap();
+    shows(page, &["The same with kubectl"]).await;
+    shows(page, picture.commands).await;
+    // It closes the commands.
+    page.press("Enter").await.unwrap();
 }
 
 #[tokio::test]
@@ -67,7 +79,7 @@ async fn each_view_is_readable_by_everybody_in_light_and_dark() {
 }
 
 #[tokio::test]
-async fn keys_lead_from_the_queue_to_a_partition_and_the_page_reports_the_end_of_rights() {
+async fn keys_lead_from_view_to_view_and_to_a_partition_and_the_page_reports_the_end_of_rights() {
     let office = Office::new().await;
     office.grant("clusterrolebinding", "cluster-admin", "alice");
     fill(&office.client).await;
@@ -76,8 +88,8 @@ async fn keys_lead_from_the_queue_to_a_partition_and_the_page_reports_the_end_of
     let mut page = browser.open().await.unwrap();
     page.go(&dashboard.url("#controllers")).await.unwrap();
     shows(&mut page, &["3 V-IPU controllers"]).await;
-    page.press("2").await.unwrap();
-    shows(&mut page, &["2 requests wait"]).await;
+    page.press("4").await.unwrap();
+    shows(&mut page, &["9 partitions"]).await;
     page.press("j").await.unwrap();
     page.press("Enter").await.unwrap();
     shows(&mut page, &["Owner: IPUJob team-"]).await;
@@ -87,10 +99,62 @@ async fn keys_lead_from_the_queue_to_a_partition_and_the_page_reports_the_end_of
     page.press("Enter").await.unwrap();
     assert!(page.problems().is_empty(), "{:#?}", page.problems());
 
-    page.evaluate("location.hash = 'queue'").await.unwrap();
+    page.press("3").await.unwrap();
+    shows(&mut page, &["2 requests wait"]).await;
     let revoke = ["delete", "clusterrolebinding", "alice"];
     office.admin.kubectl(&revoke).unwrap();
     draw(&mut page, WITHOUT_RIGHTS).await;
+    // The overview does not say that nothing is in use, or that all is well.
+    page.press("1").await.unwrap();
+    shows(
+        &mut page,
+        &[
+            "not known: see Not shown",
+            "Not all of the cluster is known",
+        ],
+    )
+    .await;
     // The API server refuses the watches of the dashboard's server, and no request of the page.
+    assert!(page.problems().is_empty(), "{:#?}", page.problems());
+}
+
+#[tokio::test]
+async fn pointer_and_focus_explain_the_map_and_no_row_moves_under_the_pointer() {
+    let office = Office::new().await;
+    office.grant("clusterrolebinding", "cluster-admin", "root");
+    fill(&office.client).await;
+    let dashboard = Dashboard::start(&office, "root", &[]).await;
+    let browser = Browser::start().await.unwrap();
+    let mut page = browser.open().await.unwrap();
+    page.go(&dashboard.url("#controllers")).await.unwrap();
+    shows(&mut page, &["3 V-IPU controllers"]).await;
+    page.point("a[data-block='team-a.train-0']").await.unwrap();
+    let train = [
+        "train in namespace team-a",
+        "16 IPUs (0 to 15), running",
+        "created",
+    ];
+    shows(&mut page, &train).await;
+    let focus = "document.querySelector(\"a[data-block='team-a.serve-0']\").focus()";
+    page.evaluate(focus).await.unwrap();
+    shows(&mut page, &["4 IPUs (16 to 19), ready"]).await;
+
+    page.go(&dashboard.url("#job/team-a/train")).await.unwrap();
+    shows(&mut page, &["nothing: the job runs"]).await;
+    page.point(".lane .event.is-failure").await.unwrap();
+    shows(&mut page, &["the registry did not answer"]).await;
+
+    page.go(&dashboard.url("#queue")).await.unwrap();
+    shows(&mut page, &["2 requests wait"]).await;
+    let second = "[data-key='team-b.late-0']";
+    page.point(second).await.unwrap();
+    let top = format!("document.querySelector(\"{second}\").getBoundingClientRect().top");
+    let before = page.evaluate(&top).await.unwrap();
+    let delete = ["delete", "ipupartition", "team-a.large-0"];
+    office.admin.kubectl(&delete).unwrap();
+    shows(&mut page, &["It shows the changes when the pointer leaves"]).await;
+    assert_eq!(page.evaluate(&top).await.unwrap(), before);
+    page.point("h1").await.unwrap();
+    shows(&mut page, &["1 request waits"]).await;
     assert!(page.problems().is_empty(), "{:#?}", page.problems());
 }

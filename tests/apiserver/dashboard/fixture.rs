@@ -3,12 +3,11 @@
 use std::fs;
 use std::process::{self, Stdio};
 
-use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::ipupolicy::IPUPolicy;
 use ipu_api::vipu_controller::VIPUController;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::job::single;
+use super::running::run;
 use crate::kubectl_ipu::Office;
 
 /// A running dashboard.
@@ -106,9 +105,20 @@ fn reference(name: &str) -> Value {
     })
 }
 
-/// A partition of an IPUJob on the first V-IPU controller.
-async fn placed(client: &Client, owner: &str, uid: &str, (ipus, phase): (u32, &str)) {
-    partition(client, (owner, uid), ipus, on("pod1", owner, phase)).await;
+/// A partition of an IPUJob on the first V-IPU controller, from this IPU on.
+async fn placed(client: &Client, owner: &str, (first, ipus, phase): (u32, u32, &str)) {
+    let mut status = on("pod1", owner, phase);
+    status["firstIpu"] = json!(first);
+    partition(client, (owner, owner), ipus, status).await;
+}
+
+/// A node that reaches a V-IPU controller.
+async fn node(client: &Client, name: &str, controller: &str, ready: &str) {
+    let object = json!({
+        "metadata": {"name": name, "labels": {"ipunode": controller}},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    });
+    create::<Node>(client, None, object).await;
 }
 
 /// The status of a partition on a V-IPU controller.
@@ -148,7 +158,7 @@ pub(super) async fn partition(
 pub(super) fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
     let condition = json!({
         "type": "Ready", "status": "True", "reason": "Answers", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": Timestamp::now() - SignedDuration::from_hours(5),
     });
     json!({
         "metadata": {"name": format!("{name}-8090")},
@@ -190,6 +200,25 @@ fn accounting() -> Value {
     json!({"since": hours[0]["start"], "until": now, "total": hours[0], "hours": hours})
 }
 
+/// Partitions in each state on the first V-IPU controller, at their places, and one on the second, whose place is not
+/// known. Nodes reach both.
+async fn allocate(client: &Client) {
+    for (owner, first, ipus, phase) in [
+        ("team-a/serve", 16, 4, "Ready"),
+        ("team-a/forms", 24, 8, "Creating"),
+        ("team-b/resets", 20, 4, "Resetting"),
+        ("team-b/leaves", 34, 2, "Releasing"),
+        ("team-b/broken", 32, 2, "Error"),
+    ] {
+        placed(client, owner, (first, ipus, phase)).await;
+    }
+    let unplaced = on("pod2", "team-b/eval", "Ready");
+    partition(client, ("team-b/eval", "team-b/eval"), 32, unplaced).await;
+    for (name, controller, ready) in [("node1", "pod1", "True"), ("node2", "pod2", "False")] {
+        node(client, name, controller, ready).await;
+    }
+}
+
 /// IPUs in each state: used by partitions, used by others, free but of no use to a request, and on a V-IPU controller
 /// that is cordoned and does not answer. Also two waiting requests, and a policy in shadow.
 pub(crate) async fn fill(client: &Client) {
@@ -199,22 +228,8 @@ pub(crate) async fn fill(client: &Client) {
         let params = PostParams::default();
         namespaces.create(&params, &namespace).await.unwrap();
     }
-    let mut job = single("train");
-    job["status"] = json!({
-        "launcherStatus": "Running", "desiredReplicas": 1, "lastMessage": "all Pods run",
-    });
-    let job = create::<IPUJob>(client, Some("team-a"), job).await;
-    let uid = job.uid().unwrap();
-    placed(client, "team-a/train", &uid, (16, "Ready")).await;
-    for (owner, ipus, phase) in [
-        ("team-a/serve", 4, "Ready"),
-        ("team-a/forms", 8, "Creating"),
-        ("team-b/resets", 4, "Resetting"),
-        ("team-b/leaves", 2, "Releasing"),
-        ("team-b/broken", 2, "Error"),
-    ] {
-        placed(client, owner, owner, (ipus, phase)).await;
-    }
+    run(client).await;
+    allocate(client).await;
     let full = "48 of its 64 IPUs are used, and the largest free partition is 16, smaller than the 64 requested";
     let waiting = json!({"phase": "Pending", "waiting": [
         {"controller": "pod1:8090", "reason": full},
@@ -225,13 +240,15 @@ pub(crate) async fn fill(client: &Client) {
     }
     let mut first = controller("pod1", [64, 44, 8, 16]);
     first["status"]["accounting"] = accounting();
+    first["status"]["freeIpus"] = json!("36-39,48-63");
+    first["status"]["reservedFor"] = json!("team-a/large (64 IPUs), which has waited since noon");
     let mut unready = controller("pod3", [64, 0, 0, 64]);
     unready["spec"] = json!({
         "cordoned": true, "requestedBy": "admin", "reason": "replaced on Friday",
     });
     unready["status"]["summary"] = json!("NotReady,Cordoned");
     unready["status"]["conditions"][0]["status"] = json!("False");
-    for object in [first, controller("pod2", [64, 0, 0, 32]), unready] {
+    for object in [first, controller("pod2", [64, 32, 0, 32]), unready] {
         create::<VIPUController>(client, None, object).await;
     }
     let policy = json!({

@@ -5,7 +5,7 @@ use futures::stream;
 use ipu_api::vipu_controller::VIPUController;
 use kube::Client;
 use serde_json::{Value, json};
-use tests::chromium::Browser;
+use tests::chromium::{Browser, Page};
 
 use super::browser::shows;
 use super::fixture::{Dashboard, controller, create, on, partition};
@@ -17,6 +17,12 @@ const SIZES: [(u32, u32); 2] = [(256, 1_000), (64, 300)];
 
 /// Rows of a page.
 const ROWS: u32 = 50;
+
+/// Times in which the page draws, and the browser the same number of plain elements.
+const TIMES: u32 = 5;
+
+/// Longest time to draw the maps, in multiples of the time that the browser needs for as many plain elements.
+const SLOWER: f64 = 12.0;
 
 /// Objects that are created at a time.
 const AT_A_TIME: usize = 16;
@@ -81,20 +87,15 @@ async fn pages_and_memory_are_bounded_with_many_controllers_and_partitions() {
     let mut page = browser.open().await.unwrap();
     let waiting = partitions.div_ceil(5);
     let queue = format!("{waiting} requests wait for {} IPUs", 64 * waiting);
+    maps(&mut page, &dashboard, controllers).await;
     for (place, rows, count, title) in [
-        (
-            "#controllers",
-            "#main section.controller",
-            controllers,
-            format!("{controllers} V-IPU controllers"),
-        ),
         (
             "#partitions",
             "#main tbody tr",
             partitions,
             format!("{partitions} partitions"),
         ),
-        ("#queue", "#main tbody tr", waiting, queue),
+        ("#queue", "#main .queue > li[data-key]", waiting, queue),
     ] {
         page.go(&dashboard.url(place)).await.unwrap();
         shows(&mut page, &[&title, &format!("1 to {ROWS} of {count}")]).await;
@@ -111,3 +112,47 @@ async fn pages_and_memory_are_bounded_with_many_controllers_and_partitions() {
     let memory = dashboard.peak_memory();
     assert!(memory <= MEMORY, "{memory} KiB");
 }
+
+/// All V-IPU controllers with all partitions are on one page, which is drawn about as fast as the browser can.
+async fn maps(page: &mut Page, dashboard: &Dashboard, controllers: u32) {
+    let title = format!("{controllers} V-IPU controllers");
+    let mut drawn = f64::INFINITY;
+    for _ in 0..TIMES {
+        page.go(&dashboard.url("#policies")).await.unwrap();
+        shows(page, &["0 policies"]).await;
+        page.press("2").await.unwrap();
+        shows(page, &[&title]).await;
+        let measured = "performance.getEntriesByName('drawn').at(-1).duration";
+        let measured = page.evaluate(measured).await.unwrap();
+        drawn = drawn.min(measured.as_f64().unwrap());
+    }
+    let tiles = "document.querySelectorAll('#main .tile').length";
+    assert_eq!(page.evaluate(tiles).await.unwrap(), controllers);
+    let plain = page.evaluate(PLAIN).await.unwrap().as_f64().unwrap();
+    assert!(
+        drawn <= SLOWER * plain,
+        "{drawn} ms, and {plain} ms for plain elements"
+    );
+    page.press("1").await.unwrap();
+    shows(page, &["more V-IPU controllers"]).await;
+}
+
+/// Milliseconds in which the browser lays out as many plain elements as the page has, at best.
+const PLAIN: &str = "(() => {
+    const count = document.querySelectorAll('#main *').length;
+    const holder = document.getElementById('status');
+    const times = Array.from({ length: 5 }, () => {
+        const start = performance.now();
+        const all = document.createElement('div');
+        for (let index = 0; index < count; index += 1) {
+            const one = document.createElement('span');
+            one.setAttribute('class', 'dim');
+            one.append('x');
+            all.append(one);
+        }
+        holder.replaceChildren(all);
+        holder.getBoundingClientRect();
+        return performance.now() - start;
+    });
+    return Math.min(...times);
+})()";

@@ -12,8 +12,11 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// Width and height of the page, in pixels.
-const SIZE: (u32, u32) = (1_280, 900);
+/// Width of a page when it is opened, in pixels.
+const WIDTH: u32 = 1_280;
+
+/// Height of a page, in pixels.
+const HEIGHT: u32 = 900;
 
 /// Failure of a command of a page.
 #[derive(Debug, thiserror::Error)]
@@ -80,13 +83,30 @@ impl Page {
         for method in ["Page.enable", "Runtime.enable", "Log.enable"] {
             page.send(method, json!({})).await?;
         }
-        let (width, height) = SIZE;
-        let size = json!({
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
-        });
-        page.send("Emulation.setDeviceMetricsOverride", size)
-            .await?;
+        page.resize(WIDTH).await?;
         Ok(page)
+    }
+
+    /// Sets the width of the page, in pixels.
+    pub async fn resize(&mut self, width: u32) -> Result<(), PageError> {
+        let size = json!({
+            "width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false,
+        });
+        self.send("Emulation.setDeviceMetricsOverride", size)
+            .await?;
+        Ok(())
+    }
+
+    /// Moves the pointer to the middle of the first element that a selector finds.
+    pub async fn point(&mut self, selector: &str) -> Result<(), PageError> {
+        let script = format!(
+            "(() => {{ const box = document.querySelector({selector:?}).getBoundingClientRect(); \
+             return [box.left + box.width / 2, box.top + box.height / 2]; }})()"
+        );
+        let middle = self.evaluate(&script).await?;
+        let event = json!({"type": "mouseMoved", "x": middle[0], "y": middle[1]});
+        self.send("Input.dispatchMouseEvent", event).await?;
+        Ok(())
     }
 
     /// Goes to a URL. It does not wait until the page is complete.
@@ -150,7 +170,10 @@ impl Page {
 
     /// Writes a picture of the whole page.
     pub async fn picture(&mut self, file: &Path) -> Result<(), PageError> {
-        let asked = json!({"format": "png", "captureBeyondViewport": true});
+        let metrics = self.send("Page.getLayoutMetrics", json!({})).await?;
+        let mut clip = metrics["cssContentSize"].clone();
+        clip["scale"] = json!(1);
+        let asked = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let answer = self.send("Page.captureScreenshot", asked).await?;
         let data = answer["data"].as_str().unwrap_or_default();
         let bytes = STANDARD.decode(data).map_err(PageError::Picture)?;

@@ -28,9 +28,12 @@ pub struct Controller {
     /// Time of the last change of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Whether new partitions can be created on it.
+    /// Whether it is in the admin's list.
     #[serde(skip)]
-    pub is_open: bool,
+    pub is_listed: bool,
+    /// Whether it is cordoned or drained.
+    #[serde(skip)]
+    pub is_cordoned: bool,
     /// The user who has cordoned or drained it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
@@ -92,7 +95,8 @@ impl Controller {
             summary: shown(&status.summary),
             is_ready,
             since,
-            is_open: is_ready && is_listed && !spec.cordoned && !spec.draining,
+            is_listed,
+            is_cordoned: spec.cordoned || spec.draining,
             requested_by: spec.requested_by.as_deref().map(shown),
             reason: spec.reason.as_deref().map(shown),
             label: (shown(&status.label_key), shown(&status.label_value)),
@@ -107,9 +111,14 @@ impl Controller {
         })
     }
 
+    /// Whether new partitions can be created on it.
+    pub fn is_open(&self) -> bool {
+        self.is_ready && self.is_listed && !self.is_cordoned
+    }
+
     /// The largest partition that a new request would get on it now. 0 if it is not open.
     pub fn largest_fit(&self) -> u32 {
-        if !self.is_open {
+        if !self.is_open() {
             return 0;
         }
         // Earlier versions of the operator report only the free IPUs.

@@ -8,20 +8,43 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// The files of the page: path, type and text. Each script is a module.
-pub(super) const ASSETS: [(&str, &str, &str); 8] = [
+/// A file of the page: path, type and text.
+pub(super) type Asset = (&'static str, &'static str, &'static str);
+
+/// A file of the folder `page`, at the path of its name.
+macro_rules! file {
+    ($name:literal, $type:expr) => {
+        ($name, $type, include_str!(concat!("../../page/", $name)))
+    };
+}
+
+/// The files of the page. Each script is a module.
+pub(super) const ASSETS: &[Asset] = &[
     ("", HTML, include_str!("../../page/index.html")),
-    ("page.css", CSS, include_str!("../../page/page.css")),
-    ("page.js", SCRIPT, include_str!("../../page/page.js")),
-    ("api.js", SCRIPT, include_str!("../../page/api.js")),
-    (
-        "elements.js",
-        SCRIPT,
-        include_str!("../../page/elements.js"),
-    ),
-    ("place.js", SCRIPT, include_str!("../../page/place.js")),
-    ("views.js", SCRIPT, include_str!("../../page/views.js")),
-    ("icon.svg", SVG, include_str!("../../page/icon.svg")),
+    file!("colours.css", CSS),
+    file!("page.css", CSS),
+    file!("drawings.css", CSS),
+    file!("page.js", SCRIPT),
+    file!("api.js", SCRIPT),
+    file!("controllers.js", SCRIPT),
+    file!("elements.js", SCRIPT),
+    file!("goodput.js", SCRIPT),
+    file!("hold.js", SCRIPT),
+    file!("job.js", SCRIPT),
+    file!("keys.js", SCRIPT),
+    file!("map.js", SCRIPT),
+    file!("overview.js", SCRIPT),
+    file!("partitions.js", SCRIPT),
+    file!("parts.js", SCRIPT),
+    file!("place.js", SCRIPT),
+    file!("plots.js", SCRIPT),
+    file!("policies.js", SCRIPT),
+    file!("queue.js", SCRIPT),
+    file!("states.js", SCRIPT),
+    file!("timeline.js", SCRIPT),
+    file!("tip.js", SCRIPT),
+    file!("views.js", SCRIPT),
+    file!("icon.svg", SVG),
 ];
 
 /// A file of the page.

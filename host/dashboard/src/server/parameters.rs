@@ -3,13 +3,13 @@
 use ipu_api::dns1123::is_subdomain;
 use ipu_text::sanitize;
 
-use crate::view::Page;
+use crate::view::{Order, Page};
 
 /// Default number of rows of a page.
 const LIMIT: usize = 50;
 
 /// Most rows of a page.
-const LIMIT_MAX: usize = 200;
+const LIMIT_MAX: usize = 256;
 
 /// Most rows that can be left out: more than there can be.
 const OFFSET_MAX: usize = 10_000_000;
@@ -27,6 +27,8 @@ pub struct Parameters {
     pub namespace: Option<String>,
     /// Partitions on this V-IPU controller alone.
     pub controller: Option<String>,
+    /// The order of V-IPU controllers.
+    pub order: Order,
     /// Shown part of the rows.
     pub page: Page,
 }
@@ -58,6 +60,9 @@ pub enum ParameterError {
     /// It is not an address.
     #[error("parameter controller is longer than 300 bytes: give host:port")]
     Controller,
+    /// It is no order.
+    #[error("parameter sort is \"{0}\": give address or problems")]
+    Sort(String),
 }
 
 impl Parameters {
@@ -90,11 +95,20 @@ impl Parameters {
         Ok(Self {
             namespace: namespace.map(ToOwned::to_owned),
             controller: controller.map(ToOwned::to_owned),
+            order: order(value("sort"))?,
             page: Page {
                 offset: number("offset", value("offset"), 0, (0, OFFSET_MAX))?,
                 limit: number("limit", value("limit"), LIMIT, (1, LIMIT_MAX))?,
             },
         })
+    }
+}
+
+fn order(value: Option<&str>) -> Result<Order, ParameterError> {
+    match value {
+        None | Some("address") => Ok(Order::Address),
+        Some("problems") => Ok(Order::Problems),
+        Some(other) => Err(ParameterError::Sort(sanitize(other, SHOWN))),
     }
 }
 
@@ -123,7 +137,7 @@ fn number(
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 4] = ["controller", "limit", "namespace", "offset"];
+    const KNOWN: [&str; 5] = ["controller", "limit", "namespace", "offset", "sort"];
 
     #[test]
     fn parameters_are_read_and_bounded() {
@@ -135,12 +149,15 @@ mod tests {
         let expected = Parameters {
             namespace: Some("team-a".to_owned()),
             controller: None,
+            order: Order::Address,
             page,
         };
         assert_eq!(parsed, expected);
         let parsed = Parameters::parse("namespace=&controller=pod1%3A8090", &KNOWN).unwrap();
         assert_eq!(parsed.namespace, None);
         assert_eq!(parsed.controller.as_deref(), Some("pod1:8090"));
+        let sorted = Parameters::parse("sort=problems", &KNOWN).unwrap();
+        assert_eq!(sorted.order, Order::Problems);
         assert_eq!((parsed.page.offset, parsed.page.limit), (0, LIMIT));
     }
 
@@ -149,15 +166,16 @@ mod tests {
         for (query, expected) in [
             (
                 "limit=0",
-                "limit is \"0\", which is no whole number from 1 to 200",
+                "limit is \"0\", which is no whole number from 1 to 256",
             ),
-            ("limit=201", "from 1 to 200"),
+            ("limit=257", "from 1 to 256"),
             ("offset=-1", "offset is \"-1\""),
             ("offset=+1", "offset is \" 1\""),
             ("offset=%2B1", "offset is \"+1\""),
             ("offset=99999999999999999999999999", "from 0 to 10000000"),
             ("offset=10000001", "from 0 to 10000000"),
             ("offset=1&offset=2", "offset is repeated"),
+            ("sort=size", "sort is \"size\": give address or problems"),
             ("verbose=1", "\"verbose\" is unknown here"),
             (
                 "namespace=Team%20A",

@@ -22,6 +22,7 @@ use super::assets::{self, ASSETS};
 use super::events::events;
 use super::guard::{Guard, HEADERS, Refusal, RequestHead};
 use super::parameters::Parameters;
+use crate::Advise;
 use crate::cluster::Cluster;
 use crate::reading::{self, ReadError};
 use crate::shared::Shared;
@@ -38,16 +39,18 @@ const READS: usize = 4;
 pub struct Sources {
     shared: Shared,
     client: Client,
+    advise: Advise,
     pages: Arc<Semaphore>,
     reads: Arc<Semaphore>,
 }
 
 impl Sources {
-    /// The watched objects, and a client for reads on demand.
-    pub fn new(shared: Shared, client: Client) -> Self {
+    /// The watched objects, a client for reads on demand, and the advice for an IPUJob.
+    pub fn new(shared: Shared, client: Client, advise: Advise) -> Self {
         Self {
             shared,
             client,
+            advise,
             pages: Arc::new(Semaphore::new(PAGES)),
             reads: Arc::new(Semaphore::new(READS)),
         }
@@ -57,7 +60,7 @@ impl Sources {
 /// All routes, behind the guard.
 pub fn router(sources: Sources, guard: Guard) -> Router {
     let mut routes = Router::new();
-    for (path, type_, text) in ASSETS {
+    for &(path, type_, text) in ASSETS {
         let path = format!("/{{token}}/{path}");
         routes = routes.route(
             &path,
@@ -66,10 +69,12 @@ pub fn router(sources: Sources, guard: Guard) -> Router {
     }
     routes
         .route("/{token}", get(to_page))
+        .route("/{token}/api/overview", get(overview))
         .route("/{token}/api/controllers", get(controllers))
         .route("/{token}/api/queue", get(queue))
         .route("/{token}/api/partitions", get(partitions))
         .route("/{token}/api/partition/{name}", get(partition))
+        .route("/{token}/api/job/{namespace}/{name}", get(job))
         .route("/{token}/api/policies", get(policies))
         .route("/{token}/api/goodput", get(goodput))
         .route("/{token}/api/history", get(history))
@@ -132,10 +137,17 @@ async fn to_page(Path(token): Path<String>) -> Response {
         .into_response()
 }
 
+async fn overview(State(sources): State<Sources>, uri: Uri) -> Response {
+    answer(&sources, &uri, &["namespace"], |cluster, asked, now| {
+        view::overview(cluster, asked.namespace.as_deref(), now)
+    })
+}
+
 async fn controllers(State(sources): State<Sources>, uri: Uri) -> Response {
-    let known = ["limit", "namespace", "offset"];
+    let known = ["limit", "namespace", "offset", "sort"];
     answer(&sources, &uri, &known, |cluster, asked, now| {
-        view::controllers(cluster, asked.namespace.as_deref(), asked.page, now)
+        let namespace = asked.namespace.as_deref();
+        view::controllers_in(cluster, asked.order, namespace, asked.page, now)
     })
 }
 
@@ -191,14 +203,7 @@ async fn partition(
     };
     let partition = match reading::partition(&sources.client, &name).await {
         Ok(partition) => partition,
-        Err(error) => {
-            let status = match error {
-                ReadError::NotFound(_) => StatusCode::NOT_FOUND,
-                ReadError::Denied { .. } => StatusCode::FORBIDDEN,
-                ReadError::Unreadable(_) | ReadError::Failed(..) => StatusCode::BAD_GATEWAY,
-            };
-            return message(status, &explain(&error));
-        }
+        Err(error) => return refused(&error),
     };
     let around = reading::around(&sources.client, &partition).await;
     let now = Timestamp::now();
@@ -206,6 +211,39 @@ async fn partition(
         .shared
         .read(|cluster| view::detail(cluster, &partition, &around, now));
     Json(shown).into_response()
+}
+
+/// An IPUJob with its partitions, Pods and events, read now.
+async fn job(
+    State(sources): State<Sources>,
+    Path((_, namespace, name)): Path<(String, String, String)>,
+) -> Response {
+    if !is_subdomain(&namespace) || !is_subdomain(&name) {
+        let text = "the path does not end with the namespace and the name of an IPUJob, as kubectl get ipujobs lists them";
+        return message(StatusCode::BAD_REQUEST, text);
+    }
+    let Ok(_permit) = sources.reads.acquire().await else {
+        return message(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    };
+    let partitions = |uid: &str| sources.shared.read(|cluster| cluster.partitions_of(uid));
+    match reading::job(&sources.client, &namespace, &name, partitions).await {
+        Ok(read) => {
+            let advice = (sources.advise)(&read, Timestamp::now());
+            Json(view::job(&read, advice)).into_response()
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+fn refused(error: &ReadError) -> Response {
+    let status = match error {
+        ReadError::NotFound(_) | ReadError::NoJob(_) => StatusCode::NOT_FOUND,
+        ReadError::Denied { .. } | ReadError::JobDenied { .. } => StatusCode::FORBIDDEN,
+        ReadError::Unreadable(_) | ReadError::Failed(..) | ReadError::JobFailed(..) => {
+            StatusCode::BAD_GATEWAY
+        }
+    };
+    message(status, &explain(error))
 }
 
 /// The stream of events.

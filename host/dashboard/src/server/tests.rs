@@ -1,5 +1,7 @@
 //! The server as its clients see it.
 
+mod job;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -47,7 +49,10 @@ impl Server {
         let guard = Guard::new("secret", HOST, 8001);
         let client = Client::new(api, "default");
         Self {
-            routes: router(Sources::new(shared.clone(), client), guard),
+            routes: router(
+                Sources::new(shared.clone(), client, |_, _| vec!["wait".to_owned()]),
+                guard,
+            ),
             shared,
             asked,
         }
@@ -106,7 +111,7 @@ fn is_guarded(response: &Response<Body>) {
 #[tokio::test]
 async fn the_page_is_served_with_a_policy_that_allows_nothing_else() {
     let server = Server::new(&[]);
-    for (path, type_, text) in ASSETS {
+    for &(path, type_, text) in ASSETS {
         let response = server.get(&format!("/secret/{path}")).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         assert_eq!(response.headers()[header::CONTENT_TYPE], type_);
@@ -197,8 +202,8 @@ async fn pages_are_bounded_and_wrong_parameters_are_named() {
         ("", 50),
         ("?offset=250", 6),
         ("?offset=256", 0),
-        ("?offset=10000000&limit=200", 0),
-        ("?limit=200", 200),
+        ("?offset=10000000&limit=256", 0),
+        ("?limit=256", 256),
     ] {
         let (status, json) = server.json(&format!("controllers{query}")).await;
         assert_eq!(status, StatusCode::OK);
@@ -206,15 +211,18 @@ async fn pages_are_bounded_and_wrong_parameters_are_named() {
         assert_eq!(json["rows"].as_array().unwrap().len(), rows, "{query}");
     }
     for (path, expected) in [
-        ("controllers?limit=201", "from 1 to 200"),
+        ("controllers?limit=257", "from 1 to 256"),
+        ("controllers?sort=size", "give address or problems"),
         (
             "controllers?offset=18446744073709551616",
             "from 0 to 10000000",
         ),
         ("queue?controller=a", "\"controller\" is unknown here"),
         ("partitions?namespace=%00", "no name of a namespace"),
+        ("overview?offset=1", "\"offset\" is unknown here"),
         ("history?offset=1", "\"offset\" is unknown here"),
         ("partition/Up%20per", "name of an IPUPartition"),
+        ("job/a/Up%20per", "name of an IPUJob"),
     ] {
         let (status, json) = server.json(path).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
@@ -231,7 +239,7 @@ async fn each_view_names_what_the_rights_do_not_show() {
         cluster.partitions.refuse("forbidden".to_owned());
     });
     server.controllers(1);
-    for view in ["controllers", "queue", "partitions"] {
+    for view in ["overview", "controllers", "queue", "partitions"] {
         let (status, json) = server.json(view).await;
         assert_eq!(status, StatusCode::OK);
         let described = json["notShown"].to_string();
@@ -272,7 +280,7 @@ async fn events_name_the_views_that_changed_and_end_with_the_rights() {
     });
     let second = next(&mut body).await.unwrap();
     assert!(
-        second.contains("[\"controllers\",\"queue\",\"partitions\"]"),
+        second.contains("[\"overview\",\"controllers\",\"queue\",\"partitions\"]"),
         "{second}"
     );
 

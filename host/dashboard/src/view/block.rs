@@ -1,5 +1,6 @@
 //! Pure: a part of the IPUs of a V-IPU controller, as the map shows it.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::state::State;
@@ -23,6 +24,9 @@ pub struct Block {
     /// Name of its owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Creation time of the IPUPartition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
 }
 
 impl Block {
@@ -35,6 +39,7 @@ impl Block {
             partition: None,
             namespace: None,
             owner: None,
+            created: None,
         }
     }
 }

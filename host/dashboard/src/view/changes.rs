@@ -9,6 +9,8 @@ use crate::cluster::Kind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
+    /// What matters of all others.
+    Overview,
     /// The IPUs of each V-IPU controller.
     Controllers,
     /// The requests that wait.
@@ -34,7 +36,9 @@ impl View {
     /// Its source kinds.
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Controllers => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
+            Self::Overview | Self::Controllers => {
+                &[Kind::Controllers, Kind::Partitions, Kind::Jobs, Kind::Nodes]
+            }
             Self::Queue => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
             Self::Partitions => &[Kind::Partitions, Kind::Jobs],
             Self::Policies => &[Kind::Policies],
@@ -65,15 +69,19 @@ mod tests {
 
     #[test]
     fn a_change_is_about_the_views_that_are_made_of_its_kind() {
-        use View::{Controllers, Goodput, History, Partitions, Policies, Queue};
+        use View::{Controllers, Goodput, History, Overview, Partitions, Policies, Queue};
         for (kind, expected) in [
             (
                 Kind::Controllers,
-                &[Controllers, Queue, Goodput, History][..],
+                &[Overview, Controllers, Queue, Goodput, History][..],
             ),
-            (Kind::Partitions, &[Controllers, Queue, Partitions]),
-            (Kind::Jobs, &[Controllers, Queue, Partitions]),
+            (
+                Kind::Partitions,
+                &[Overview, Controllers, Queue, Partitions],
+            ),
+            (Kind::Jobs, &[Overview, Controllers, Queue, Partitions]),
             (Kind::Policies, &[Policies]),
+            (Kind::Nodes, &[Overview, Controllers]),
         ] {
             let before = Changes::default();
             let mut after = before;

@@ -1,10 +1,12 @@
 //! Pure: the IPUs of each V-IPU controller, as blocks: at their places, or else in a stable order.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::attention::{self, Problem};
 use super::block::Block;
 use super::map;
 use super::state::{self, State};
@@ -31,11 +33,34 @@ pub struct ControllerRow {
     pub reports_places: bool,
     /// Its IPUs.
     pub blocks: Vec<Block>,
+    /// Its problems and those of its nodes and partitions, the worst first.
+    pub problems: Vec<Problem>,
+}
+
+/// The order of the V-IPU controllers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By address.
+    #[default]
+    Address,
+    /// Those with the worst problems first, then those with the most, then by address.
+    Problems,
 }
 
 /// A part of the V-IPU controllers, in the order of their addresses. `namespace`: those with partitions of its owners.
 pub fn controllers(
     cluster: &Cluster,
+    namespace: Option<&str>,
+    page: Page,
+    now: Timestamp,
+) -> Listed<ControllerRow> {
+    controllers_in(cluster, Order::Address, namespace, page, now)
+}
+
+/// The same in another order.
+pub fn controllers_in(
+    cluster: &Cluster,
+    order: Order,
     namespace: Option<&str>,
     page: Page,
     now: Timestamp,
@@ -54,18 +79,35 @@ pub fn controllers(
         let partitions = placed.get(address).map(Vec::as_slice).unwrap_or_default();
         namespace.is_none_or(|wanted| partitions.iter().any(|one| one.owner.namespace == wanted))
     };
-    let addresses: Vec<_> = addresses.into_iter().filter(is_shown).collect();
+    let mut addresses: Vec<_> = addresses.into_iter().filter(is_shown).collect();
+    let problems = by_controller(cluster);
+    if order == Order::Problems {
+        // The sort is stable: equal ones stay in the order of their addresses.
+        addresses.sort_by_key(|address| {
+            let own = problems
+                .get(*address)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let worst = own.first().map(|one| one.severity);
+            (worst.is_none(), worst, Reverse(own.len()))
+        });
+    }
     let not_shown = cluster.not_shown(&[Kind::Controllers, Kind::Partitions, Kind::Jobs], now);
     let smallest = smallest_waiting(cluster);
     page.of(&addresses, not_shown, |address| {
         let partitions = placed.get(address).map(Vec::as_slice).unwrap_or_default();
         let own = blocks(cluster, address, partitions);
+        let problems = problems.get(*address).cloned().unwrap_or_default();
         match listed.get(address) {
             Some(controller) => {
                 let known = cluster.partitions.is_known();
-                row(controller, own, known, smallest)
+                ControllerRow {
+                    problems,
+                    ..row(controller, own, known, smallest)
+                }
             }
             None => ControllerRow {
+                problems,
                 controller: Controller {
                     address: (*address).to_owned(),
                     summary: "Unknown".to_owned(),
@@ -106,7 +148,19 @@ fn row(
         is_in_place,
         reports_places: controller.free_ipus.is_some(),
         blocks,
+        problems: Vec::new(),
     }
+}
+
+/// The problems of each V-IPU controller.
+fn by_controller(cluster: &Cluster) -> BTreeMap<String, Vec<Problem>> {
+    let mut problems: BTreeMap<String, Vec<Problem>> = BTreeMap::new();
+    for one in attention::problems(cluster, None) {
+        if let Some(address) = &one.controller {
+            problems.entry(address.clone()).or_default().push(one);
+        }
+    }
+    problems
 }
 
 /// IPUs of the smallest request that waits.
@@ -125,6 +179,7 @@ fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Bl
         partition: Some(one.name.clone()),
         namespace: Some(one.owner.namespace.clone()),
         owner: Some(one.owner.name.clone()),
+        created: one.created,
     };
     partitions.iter().map(block).collect()
 }
@@ -261,6 +316,32 @@ mod tests {
             notes.starts_with("the VIPUControllers: forbidden"),
             "{notes}"
         );
+    }
+
+    #[test]
+    fn those_with_the_worst_problems_come_first_if_it_is_wanted() {
+        let mut cordoned = controller("pod2", 64, 0, 64);
+        cordoned["spec"] = json!({"cordoned": true});
+        let mut unready = controller("pod4", 64, 0, 64);
+        unready["status"]["conditions"][0]["status"] = json!("False");
+        let controllers = vec![
+            controller("pod1", 64, 0, 64),
+            cordoned,
+            controller("pod3", 64, 8, 32),
+            unready,
+        ];
+        let broken = partition_object("a/broken", 4, &placed("pod3", "Error"));
+        let known = cluster(controllers, vec![broken], Vec::new());
+        let addresses = |order| {
+            let listed = controllers_in(&known, order, None, ALL, now());
+            let row = |one: &ControllerRow| {
+                let name = one.controller.address.trim_end_matches(":8090");
+                format!("{name} {}", one.problems.len())
+            };
+            listed.rows.iter().map(row).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(addresses(Order::Address), "pod1 0, pod2 1, pod3 1, pod4 1");
+        assert_eq!(addresses(Order::Problems), "pod3 1, pod4 1, pod2 1, pod1 0");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Collection};
-use crate::projection::{Controller, Job, Partition, Policy};
+use crate::projection::{Controller, Job, Node, Partition, Policy};
 
 /// The time of all tests.
 pub(crate) fn now() -> Timestamp {
@@ -96,7 +96,11 @@ pub(crate) fn job(owner: &str, state: &str) -> Value {
     })
 }
 
-fn list<V>(of: &mut Collection<V>, values: Vec<Value>, keep: fn(DynamicObject) -> Option<V>) {
+fn list<V: PartialEq>(
+    of: &mut Collection<V>,
+    values: Vec<Value>,
+    keep: fn(DynamicObject) -> Option<V>,
+) {
     of.apply(Event::Init, keep);
     for value in values {
         of.apply(Event::InitApply(object(value)), keep);
@@ -115,5 +119,24 @@ pub(crate) fn cluster(
     list(&mut cluster.partitions, partitions, Partition::of);
     list(&mut cluster.jobs, jobs, Job::of);
     list(&mut cluster.policies, Vec::new(), Policy::of);
+    list(&mut cluster.nodes, Vec::new(), Node::of);
     cluster
+}
+
+/// A node that reaches a V-IPU controller.
+pub(crate) fn node(name: &str, controller: &str, is_ready: bool, is_cordoned: bool) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"ipunode": controller}},
+        "spec": {"unschedulable": is_cordoned},
+        "status": {"conditions": [
+            {"type": "Ready", "status": if is_ready { "True" } else { "Unknown" }},
+        ]},
+    })
+}
+
+/// Lists these nodes.
+pub(crate) fn with_nodes(cluster: &mut Cluster, nodes: Vec<Value>) {
+    list(&mut cluster.nodes, nodes, Node::of);
 }

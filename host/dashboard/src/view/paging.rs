@@ -28,6 +28,12 @@ pub struct Listed<T> {
 }
 
 impl Page {
+    /// All rows.
+    pub const ALL: Self = Self {
+        offset: 0,
+        limit: usize::MAX,
+    };
+
     /// A part of a list. `row` makes only the rows of this part.
     pub fn of<S, T>(
         self,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::reservations::{Reservation, reservations};
 use super::{Listed, Page};
 use crate::cluster::{Cluster, Kind};
 use crate::projection::{Controller, Obstacle, Owner, Partition, Reason};
@@ -26,6 +27,8 @@ pub struct Queue {
     pub largest_fit: Option<Fit>,
     /// IPUJobs that wait for something else.
     pub blocked: Blocked,
+    /// Reserved capacity of V-IPU controllers, for the requests of this part.
+    pub reservations: Vec<Reservation>,
     /// A part of the requests.
     #[serde(flatten)]
     pub listed: Listed<QueueRow>,
@@ -111,14 +114,16 @@ pub fn queue(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Timest
     let shown: Vec<(usize, &&Partition)> = ordered.filter(|(_, one)| is_shown(one)).collect();
     let not_shown = cluster.not_shown(&[Kind::Partitions, Kind::Controllers, Kind::Jobs], now);
     let ipus = waiting.values().map(|one| u64::from(one.ipus));
+    let listed = page.of(&shown, not_shown, |(position, one)| {
+        row(cluster, *position, one)
+    });
     Queue {
         waiting: waiting.len(),
         waiting_ipus: ipus.fold(0, u64::saturating_add),
         largest_fit: fit(cluster, &BTreeMap::new()),
         blocked: blocked(cluster, namespace),
-        listed: page.of(&shown, not_shown, |(position, one)| {
-            row(cluster, *position, one)
-        }),
+        reservations: reservations(cluster, listed.rows.iter().map(|row| &row.owner), now),
+        listed,
     }
 }
 
@@ -176,7 +181,7 @@ fn fit(cluster: &Cluster, selector: &BTreeMap<String, String>) -> Option<Fit> {
         let (key, value) = &one.label;
         selector.get(key).is_none_or(|wanted| wanted == value)
     };
-    let open = cluster.controllers.values().filter(|one| one.is_open);
+    let open = cluster.controllers.values().filter(|one| one.is_open());
     let mut best: Option<&Controller> = None;
     for one in open.filter(suits) {
         if best.is_none_or(|best| one.largest_fit() > best.largest_fit()) {
