@@ -4,6 +4,7 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+#[path = "agent/hold.rs"]
 mod hold;
 
 use std::fs;
