@@ -50,7 +50,11 @@ async fn a_job_that_is_created_again_at_once_waits_for_the_objects_of_the_earlie
     fixture.start();
     fixture.submit(&parallel("mpi")).await;
     fixture.partition_ready(0).await;
-    fixture.pod_exists("mpi-worker-0").await;
+    let roles: Api<Role> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
+    eventually("its launcher has rights", async || {
+        roles.get_opt("mpi-launcher").await.unwrap()
+    })
+    .await;
     fixture.delete("mpi").await;
     fixture.once_gone("mpi").await;
 

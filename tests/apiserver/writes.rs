@@ -21,8 +21,10 @@ const TRIALS: &[(&str, u64)] = &[("TRY POST pods", 2 + 2 + 2)];
 
 /// All of them. A new write must change this table.
 const TO_COMPLETED: &[(&str, u64)] = &[
-    // Pods of workers and launcher created. The job succeeded.
-    ("POST events", 3),
+    // The command of the launcher is released, because its workers are Ready.
+    ("PATCH pods", 1),
+    // The Pods of workers and launcher created. The job succeeded.
+    ("POST events", 2),
     ("POST ipupartitions", 1),
     ("POST pods", 3),
     ("POST rolebindings", 1),

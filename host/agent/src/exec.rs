@@ -13,11 +13,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, AttachParams, Request};
 use kube::client::Connection;
 use kube::{Client, Config, Resource};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::outcome::NoExitCode;
 use self::stream::{KeepAlive, StreamError};
 use self::target::TargetError;
+use crate::ending::Ending;
 
 /// Time limit of one request to the API server before the stream is open.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -110,10 +110,10 @@ pub fn run(request: &ExecRequest) -> Result<u8, ExecError> {
         .build()
         .map_err(ExecError::Runtime)?;
     let result = runtime.block_on(async {
-        let mut ending = Ending::listen()?;
+        let mut ending = Ending::listen().map_err(ExecError::Signals)?;
         tokio::select! {
             code = execute(request) => code,
-            signal = ending.next() => Ok(128_u8.saturating_add(signal)),
+            code = ending.next() => Ok(code),
         }
     });
     // A thread may still wait for a line of stdin.
@@ -227,31 +227,4 @@ fn patience() -> ExponentialBuilder {
         .with_max_delay(Duration::from_secs(2))
         .with_max_times(6)
         .with_jitter()
-}
-
-/// The signals that end the agent.
-struct Ending {
-    term: Signal,
-    int: Signal,
-    hup: Signal,
-}
-
-impl Ending {
-    fn listen() -> Result<Self, ExecError> {
-        let listen = |kind| signal(kind).map_err(ExecError::Signals);
-        Ok(Self {
-            term: listen(SignalKind::terminate())?,
-            int: listen(SignalKind::interrupt())?,
-            hup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    /// Returns the number of the next one.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.term.recv() => 15,
-            _ = self.int.recv() => 2,
-            _ = self.hup.recv() => 1,
-        }
-    }
 }

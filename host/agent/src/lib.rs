@@ -5,6 +5,7 @@
 //! Entry points:
 //! - [`install::install`] copies the program and writes the files that mpirun reads.
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
+//! - [`hold::hold`] is PID 1 of a launcher until its workers are Ready, and then becomes its command.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
 //! - [`host_name::exec`] runs such a command with another host name than that of its node.
 //!
@@ -12,7 +13,9 @@
 //! operator defines some of the same names; a test of the whole workspace compares them (`tests/suite/agent.rs`).
 #![forbid(unsafe_code)]
 
+mod ending;
 pub mod exec;
+pub mod hold;
 pub mod host_name;
 pub mod idle;
 pub mod install;

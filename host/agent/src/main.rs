@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use ipu_agent::exec::{self, ExecRequest};
 use ipu_agent::host_name::{self, NamedCommand};
-use ipu_agent::{FAILED, idle, install, names};
+use ipu_agent::{FAILED, hold, idle, install, names};
 use ipu_text::explain;
 
 /// Runs inside the containers of an IPUJob.
@@ -44,6 +44,14 @@ enum Task {
         /// The container has no PID namespace of its own: pass signals on to the processes in its mount namespace.
         #[arg(long)]
         shares_processes: bool,
+    },
+    /// Hold a command back until a file releases it, then become this command.
+    Hold {
+        /// The file. It contains `held` until the release.
+        file: PathBuf,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
     },
     /// Run a command in another Pod with this program's stdin, stdout, stderr and exit code.
     /// The agent's own failures end with 255, as those of ssh do.
@@ -104,6 +112,7 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
             )?;
             Ok(0)
         }
+        Task::Hold { file, command } => Ok(hold::hold(&file, &command)?),
         Task::Exec {
             namespace,
             job,

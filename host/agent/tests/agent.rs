@@ -4,6 +4,9 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+#[path = "agent/hold.rs"]
+mod hold;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;

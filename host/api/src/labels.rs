@@ -122,6 +122,14 @@ pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 /// (kubectl's own).
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
+/// Annotation of a launcher that is created together with its workers: `HELD` until all of them are Ready, then the time
+/// of its release, from which on the agent starts the command. A launcher that was created after its workers, as all of
+/// 0.1.0 were, has none.
+pub const START_ANNOTATION: &str = "graphcore.ai/start";
+
+/// Value of `START_ANNOTATION`: the agent holds the command back.
+pub const HELD: &str = "held";
+
 /// Label of a job's Pods: which run of the job they belong to, from 0.
 pub const RUN_LABEL: &str = "graphcore.ai/run";
 

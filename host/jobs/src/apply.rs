@@ -2,10 +2,11 @@
 
 use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::Client;
 use kube::api::Api;
+use kube::{Client, ResourceExt};
 
 use super::job_object::job_uid;
 use super::plan::{Applicable, DependentKind, Plan};
@@ -82,10 +83,11 @@ pub async fn apply(
     obstacles.extend(conflicts);
     // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
     if !applied.blocked && has_variables {
-        // In order: if a quota allows only some of them, the first ones are created.
-        for pod in &plan.create_pods {
-            obstacles.extend(create_pod(&pods, pod, (owner, job), views).await?);
-        }
+        obstacles.extend(create_pods(&pods, &plan.create_pods, (owner, job), views).await?);
+    }
+    // The rights of the launcher precede its command.
+    if let (Some(release), false) = (&plan.release_launcher, applied.blocked) {
+        writes::release(&pods, release, &views.pods).await?;
     }
     for deletion in &plan.delete_partitions {
         writes::delete(&partitions, deletion, job, &views.partitions).await?;
@@ -141,6 +143,24 @@ async fn apply_rights(
         }
     }
     Ok(all)
+}
+
+/// Creates Pods in order: if a quota allows only some of them, the first ones are created. A launcher does not take the
+/// place of a worker that was refused.
+async fn create_pods(
+    pods: &Api<Pod>,
+    to_create: &[Pod],
+    owner: (&str, Uid),
+    views: &Views,
+) -> Result<Vec<Obstacle>, WriteError> {
+    let mut obstacles = Vec::new();
+    for pod in to_create {
+        let is_worker = pod.labels().contains_key(labels::INSTANCE_LABEL);
+        if is_worker || obstacles.is_empty() {
+            obstacles.extend(create_pod(pods, pod, owner, views).await?);
+        }
+    }
+    Ok(obstacles)
 }
 
 /// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by

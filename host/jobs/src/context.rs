@@ -128,9 +128,9 @@ impl Context {
 
     /// Returns the rights that are not verified. A Role that does not exist is not withdrawn.
     fn stale_rights(&self, job: Uid, snapshot: &Snapshot, plan: &Plan) -> StaleRights {
-        // All are created before the launcher.
+        // All are created before the command of the launcher starts.
         let mut pods = snapshot.observed.pods.iter();
-        let has_launcher = pods.any(|pod| pod.instance.is_none());
+        let has_launcher = pods.any(|pod| pod.instance.is_none() && !pod.is_held);
         let verified = self.verified.lock();
         let exists = |kind: DependentKind| verified.exists(job, kind);
         let withdraw = plan

@@ -2,6 +2,7 @@
 
 pub mod deadlines;
 pub mod disruption;
+mod hold;
 mod instance;
 pub mod partition;
 pub mod pod;
@@ -97,6 +98,9 @@ pub struct Owned<S> {
     pub uid: Option<String>,
     /// Whether it has a deletion timestamp.
     pub is_terminating: bool,
+    /// Whether it is a launcher whose command is held back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_held: bool,
     /// The sidecars of a Pod whose main container has ended.
     pub sidecars: SidecarState,
     /// The start of a Pod.
@@ -126,7 +130,7 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
     let surplus = existing_instances(observed).filter(|index| *index >= desired);
     let beyond = job.instances..desired;
     let surge: Vec<Instance> = beyond.map(|index| reader.instance(index)).collect();
-    let launcher = reader.member(naming::launcher(&job.name), None);
+    let launcher = reader.launcher(&instances);
     Facts {
         surplus: surplus.map(|index| reader.instance(index)).collect(),
         launcher_started: reader.launcher_started(),
@@ -251,6 +255,7 @@ impl<'a> Reader<'a> {
                 name: naming::partition_object(&job.partition_owner(), index),
                 uid: found.map(|found| found.object.uid().to_owned()),
                 is_terminating: found.is_some_and(|found| found.is_terminating),
+                is_held: false,
                 sidecars: SidecarState::None,
                 start: StartState::Unhindered,
                 waiting_container: None,
@@ -291,12 +296,23 @@ impl<'a> Reader<'a> {
         found.is_some_and(|found| self.run.used.contains_key(&found.slot.to_string()))
     }
 
+    /// The launcher. One that is held back is stale if the first instance has another partition than when it was created:
+    /// its environment names that partition. Any other has ended or ends with its workers.
+    fn launcher(&self, instances: &[Instance]) -> Member {
+        let name = naming::launcher(&self.job.name);
+        let is_held = self.pods.get(name.as_str()).is_some_and(|pod| pod.is_held);
+        let first = instances.first().filter(|_| is_held);
+        let id = first.and_then(|first| first.partition.state.id());
+        self.member(name, id.map(Uid::of))
+    }
+
     fn member(&self, name: String, partition: Option<Uid>) -> Member {
         let pod = self.pods.get(name.as_str());
         let is_rejected = rejections::records(&self.run, &name);
         let member = Member {
             uid: pod.map(|pod| pod.object.uid().to_owned()),
             is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
+            is_held: pod.is_some_and(|pod| pod.is_held),
             sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
             start: pod.map_or(StartState::Unhindered, |pod| pod.start),
             waiting_container: pod

@@ -161,7 +161,9 @@ fn launcher_deleted(facts: &Facts) -> Outcome {
 }
 
 fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {
-    match lost_worker(facts, failure.at) {
+    // Workers may come and go before the command is released.
+    let lost = lost_worker(facts, failure.at).filter(|_| !facts.launcher.is_held);
+    match lost {
         Some((lost, code)) => Outcome::failed(
             format!("{lost}, while the launcher ran; launcher failed: {failure}"),
             code,

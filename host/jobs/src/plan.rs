@@ -1,6 +1,7 @@
 //! Pure: plans the next writes for a job.
 
 mod instance;
+mod launcher;
 mod rights;
 mod starts;
 
@@ -62,8 +63,11 @@ pub struct Plan {
     /// the Pods are deleted, or they would be created again on the same partition.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub given_up: BTreeMap<String, GivenUp>,
-    /// Pods to create.
+    /// Pods to create, the launcher last.
     pub create_pods: Vec<Pod>,
+    /// The launcher whose command may start, because all workers are Ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_launcher: Option<Release>,
     /// Partitions to release.
     pub delete_partitions: Vec<Deletion>,
     /// Whether to delete the job, because its TTL has expired.
@@ -109,6 +113,17 @@ pub struct Reset {
     pub instance: u32,
     /// The new `spec.resetGeneration`.
     pub generation: i64,
+}
+
+/// The release of a launcher's command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Release {
+    /// Name of the launcher Pod.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Time of the release (RFC 3339).
+    pub at: String,
 }
 
 /// A change of `spec.options.pinned`, after a change of the job's restart policy.

@@ -11,6 +11,7 @@ mod examples;
 mod failed_workers;
 mod faults;
 mod fixtures;
+mod held_launcher;
 mod interactive;
 mod kubelet;
 mod launcher;

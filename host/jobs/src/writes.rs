@@ -21,7 +21,7 @@ use thiserror::Error;
 use tracing::Instrument;
 
 use super::job_object::{JobObject, job_uid};
-use super::plan::{Deletion, PinUpdate, Reset};
+use super::plan::{Deletion, PinUpdate, Release, Reset};
 use super::raw::RawJob;
 use super::status::Obstacle;
 use super::views::View;
@@ -194,6 +194,19 @@ pub async fn end_pod(pods: &Api<Pod>, pod: &Deletion, view: &View<Pod>) -> Resul
         "spec": {"activeDeadlineSeconds": 1},
     });
     merge(pods, &pod.name, &patch, "end the sidecars of", view).await
+}
+
+/// Releases the command of a launcher.
+pub async fn release(
+    pods: &Api<Pod>,
+    release: &Release,
+    view: &View<Pod>,
+) -> Result<(), WriteError> {
+    let patch = json!({"metadata": {
+        "uid": release.uid,
+        "annotations": {labels::START_ANNOTATION: release.at},
+    }});
+    merge(pods, &release.name, &patch, "release the command of", view).await
 }
 
 /// Requests a reset of a partition.

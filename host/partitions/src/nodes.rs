@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::labels::{IPU_NOT_READY, IPU_READY_LABEL};
 use ipu_placement::node_match::NodeFacts;
 use ipu_placement::unsuited::NodeSnapshot;
-use ipu_api::labels::{IPU_NOT_READY, IPU_READY_LABEL};
 use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use ipu_runtime::wait;

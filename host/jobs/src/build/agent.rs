@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource,
+    ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile, SecurityContext, Volume,
+    VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -22,6 +24,15 @@ pub const KUBEEXEC: &str = "kubeexec.sh";
 
 /// Name of the list of workers in the folder.
 pub const HOSTFILE: &str = "hostfile";
+
+/// Folder with the file that releases the command of a launcher.
+const START_FOLDER: &str = "/ipu-operator-start";
+
+/// Name of the volume of that folder.
+const START: &str = "ipu-operator-start";
+
+/// Path of the file.
+const START_FILE: &str = "/ipu-operator-start/start";
 
 /// Name of the init container and of the volume.
 const AGENT: &str = "ipu-operator-agent";
@@ -73,6 +84,40 @@ pub fn mount(container: &mut Container) {
         read_only: Some(true),
         ..VolumeMount::default()
     });
+}
+
+/// Holds the command of a container back until the annotation of its Pod releases it. The kubelet writes the annotation
+/// into a file.
+pub fn hold(spec: &mut PodSpec, container: &mut Container) {
+    let annotation = labels::START_ANNOTATION;
+    let file = DownwardAPIVolumeFile {
+        path: "start".to_owned(),
+        field_ref: Some(ObjectFieldSelector {
+            api_version: None,
+            field_path: format!("metadata.annotations['{annotation}']"),
+        }),
+        ..DownwardAPIVolumeFile::default()
+    };
+    spec.volumes.get_or_insert_default().push(Volume {
+        name: START.to_owned(),
+        downward_api: Some(DownwardAPIVolumeSource {
+            items: Some(vec![file]),
+            ..DownwardAPIVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+    container
+        .volume_mounts
+        .get_or_insert_default()
+        .push(VolumeMount {
+            name: START.to_owned(),
+            mount_path: START_FOLDER.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        });
+    let words = [PROGRAM, "hold", START_FILE, "--"].map(str::to_owned);
+    let command = container.command.take().unwrap_or_default();
+    container.command = Some(words.into_iter().chain(command).collect());
 }
 
 fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {

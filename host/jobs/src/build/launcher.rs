@@ -15,6 +15,15 @@ use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
 use crate::validate::{ValidJob, ValidLauncher};
 
+/// Whether the launcher is created together with its workers, and the agent holds its command back until they are Ready.
+///
+/// Init containers of the user run before the agent. Those of a launcher can rely on running workers, so such a launcher is
+/// created after them.
+pub fn is_held(job: &ValidJob) -> bool {
+    let runs = launcher_rules::run_init_containers(&job.template.spec, &job.template.first);
+    !runs.contains(&true)
+}
+
 /// Builds the launcher Pod of a run. `placed` is the partition of the first instance. The executor adds the pull
 /// secrets of the workers' ServiceAccount.
 pub fn launcher(
@@ -36,6 +45,12 @@ pub fn launcher(
     let mut container = container(job, command, settings, placed);
     agent::add_to_pod(&mut spec, job, settings, &container);
     agent::mount(&mut container);
+    if is_held(job) {
+        agent::hold(&mut spec, &mut container);
+        annotations.insert(labels::START_ANNOTATION.to_owned(), labels::HELD.to_owned());
+    } else {
+        annotations.remove(labels::START_ANNOTATION);
+    }
     spec.containers = vec![container];
     keep_used_claims(&mut spec);
     spec.service_account_name = Some(access::account_name(job, command));

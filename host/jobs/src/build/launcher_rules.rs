@@ -87,12 +87,12 @@ pub const POD: [Difference<PodSpec>; 19] = [
     Difference {
         field: "schedulingGates",
         remove: |pod| pod.scheduling_gates = None,
-        instead: "none: the workers run already",
+        instead: "none: they hold the workers, and the launcher waits for these",
     },
     Difference {
         field: "schedulingGroup",
         remove: |pod| pod.scheduling_group = None,
-        instead: "none: the workers run already",
+        instead: "none: they hold the workers, and the launcher waits for these",
     },
     Difference {
         field: "serviceAccount",
@@ -112,7 +112,7 @@ pub const POD: [Difference<PodSpec>; 19] = [
     Difference {
         field: "volumes",
         remove: |_| {},
-        instead: "those of the template, and that of the operator",
+        instead: "those of the template, and those of the operator",
     },
 ];
 
@@ -153,7 +153,7 @@ pub const CONTAINER: [Difference<Container>; 15] = [
     Difference {
         field: "command",
         remove: |container| container.command = None,
-        instead: "`launcher.command`",
+        instead: "`launcher.command`, which `ipu-agent hold` starts when all workers are Ready",
     },
     Difference {
         field: "env",
@@ -218,7 +218,7 @@ pub const CONTAINER: [Difference<Container>; 15] = [
     Difference {
         field: "volumeMounts",
         remove: |_| {},
-        instead: "those of the template, and `/ipu-operator-agent`",
+        instead: "those of the template, `/ipu-operator-agent` and `/ipu-operator-start`",
     },
 ];
 

@@ -37,9 +37,12 @@ pub fn waiting_containers(facts: &Facts) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns what a launcher waits for that is not created yet: main containers of workers that run and are not Ready.
+/// Returns what a launcher waits for that is held back or not created yet: main containers of workers that run and are not
+/// Ready.
 pub fn launcher_waits(job: &ValidJob, facts: &Facts) -> impl Iterator<Item = String> {
-    let waits = job.launcher.is_some() && facts.launcher.state == PodState::Absent;
+    let launcher = &facts.launcher;
+    let is_absent = launcher.state == PodState::Absent;
+    let waits = job.launcher.is_some() && (is_absent || launcher.is_held);
     let unready = facts
         .workers()
         .filter(move |worker| waits && worker.is_unready());

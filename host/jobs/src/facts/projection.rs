@@ -11,6 +11,7 @@ use ipu_runtime::pod_start::{self, StartState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::hold::Hold;
 use super::partition::{self, PartitionState, PartitionTimes};
 use super::pod::{self, Failure, PodState, SidecarState};
 use super::readiness::{self, Readiness};
@@ -27,7 +28,9 @@ pub struct ObservedPod {
     pub termination: Option<Box<Termination>>,
     /// Its sidecars.
     pub sidecars: SidecarState,
-    /// Start time of its main container, if that runs.
+    /// Whether its command is held back.
+    pub is_held: bool,
+    /// Start time of its command, if that runs.
     pub running_since: Option<Box<Timestamp>>,
     /// Its start.
     pub start: StartState,
@@ -66,16 +69,20 @@ impl ObservedPod {
         let label = |key: &str| metadata.labels.as_ref()?.get(key);
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
         let run = label(labels::RUN_LABEL).and_then(|run| run.parse().ok());
+        let hold = Hold::of(pod);
+        let object = NameAndUid::of(metadata)?;
         Some(Self {
-            object: NameAndUid::of(metadata)?,
+            state: hold.state(object.name(), pod::state(pod)),
+            object,
             instance: label(labels::INSTANCE_LABEL).and_then(|index| index.parse().ok()),
             termination: termination(pod).map(Box::new),
             sidecars: pod::sidecars(pod),
-            running_since: pod::running_since(pod).map(Box::new),
+            is_held: hold == Hold::Held,
+            running_since: hold.running_since(pod::running_since(pod)).map(Box::new),
             start: pod_start::start_state(pod, pod::main_name(pod).unwrap_or_default()),
             preparing_since: pod_start::preparing_since(pod).map(Box::new),
             waiting_container: pod::waiting_container(pod).map(Into::into),
-            readiness: readiness::of_pod(pod),
+            readiness: hold.readiness(readiness::of_pod(pod)),
             may_have_started: pod::has_started_containers(pod),
             run: run.unwrap_or(0),
             partition: digest(label(labels::PARTITION_ID_LABEL)),
@@ -83,7 +90,6 @@ impl ObservedPod {
                 annotation(labels::TEMPLATE_HASH_ANNOTATION),
                 annotation(labels::CANONICAL_TEMPLATE_HASH_ANNOTATION),
             ),
-            state: pod::state(pod),
         })
     }
 
@@ -107,7 +113,7 @@ impl ObservedPod {
         match &self.state {
             PodState::Rejected(failure) if self.may_have_started && !is_known_rejected => {
                 let failure = Failure {
-                    started: true,
+                    started: !self.is_held,
                     ..(**failure).clone()
                 };
                 PodState::Lost(Box::new(failure))

@@ -1,7 +1,7 @@
 //! Pure: plans the next step of one instance: its partition, a reset, its Pods, and their release.
 
 use super::{Plan, Reset, deletion};
-use crate::build::{self, PodSettings, partitions, workers};
+use crate::build::{PodSettings, partitions, workers};
 use crate::facts::partition::{PartitionState, PlacedPartition};
 use crate::facts::pod::{PodState, SidecarState};
 use crate::facts::{Facts, Instance, Member};
@@ -84,7 +84,7 @@ impl Plan {
         }
     }
 
-    fn record_recreation(&mut self, facts: &Facts, member: &Member) {
+    pub(super) fn record_recreation(&mut self, facts: &Facts, member: &Member) {
         if facts.is_recorded_as_rejected(&member.name) {
             self.recreated.insert(member.name.clone());
         }
@@ -138,41 +138,6 @@ impl Plan {
     pub(super) fn release(&mut self, instance: &Instance) {
         if !instance.live() {
             self.delete_partitions.extend(deletion(&instance.partition));
-        }
-    }
-
-    /// Creates the launcher when the main containers of all workers are Ready: it starts its processes there. The other
-    /// containers of a worker may have ended, and its readiness gates are for Services. Recreates a launcher that has not
-    /// started if a worker was lost meanwhile.
-    pub(super) fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
-        let Some(command) = &job.launcher else { return };
-        let launcher = &facts.launcher;
-        let lost_a_worker = facts.instances.iter().any(Instance::incomplete);
-        let is_superseded = match launcher.state {
-            PodState::Stale | PodState::Lost(_) => true,
-            PodState::Pending(_) => lost_a_worker,
-            PodState::Rejected(_) => facts.replaces_rejected(launcher),
-            _ => false,
-        };
-        if is_superseded {
-            self.remove(launcher);
-        }
-        let ready = facts.workers().all(|worker| worker.state.main_ready());
-        let first = facts.instances.first();
-        let placed = first.and_then(|first| first.partition.state.placed());
-        if let (true, PodState::Absent, Some(placed)) = (ready, &launcher.state, placed)
-            && facts.may_create(&launcher.name)
-        {
-            let run = facts.run.number;
-            self.create_config_maps
-                .extend(build::launcher::config_map(job, placed));
-            self.record_recreation(facts, launcher);
-            self.create_pods.push(build::launcher::launcher(
-                job,
-                command,
-                settings,
-                (placed, run),
-            ));
         }
     }
 }

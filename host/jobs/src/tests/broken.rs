@@ -125,7 +125,7 @@ fn one_that_breaks_before_the_launcher_is_reset_under_no_pod() {
     world.settle(&job);
     world.ready([0]);
     world.settle(&job);
-    assert_eq!(world.pods().len(), 2, "workers that have not started");
+    assert_eq!(world.pods().len(), 3, "none has started");
     world.partition_status(0, in_error(false));
     world.settle(&job);
     assert!(world.pods().is_empty());
@@ -198,7 +198,7 @@ fn instances_under_one_launcher_are_wanted_together() {
     );
     world.ready([2]);
     world.settle(&job);
-    assert_eq!(world.pods().len(), 6);
+    assert_eq!(world.pods().len(), 7);
 }
 
 #[test]

@@ -19,8 +19,11 @@ fn pods_go_first_then_partitions_then_the_finalizer() {
     let Deleting::Pods { plan, remaining } = deleting(&seen.pods, &seen.partitions) else {
         panic!("Pods go first");
     };
-    assert_eq!(remaining, ["sample-worker-0", "sample-worker-1"]);
-    assert_eq!(plan.delete_pods.len(), 2);
+    assert_eq!(
+        remaining,
+        ["sample-worker-0", "sample-worker-1", "sample-launcher"]
+    );
+    assert_eq!(plan.delete_pods.len(), 3);
     assert!(plan.delete_partitions.is_empty());
 
     let Deleting::Partitions { plan, .. } = deleting(&[], &seen.partitions) else {

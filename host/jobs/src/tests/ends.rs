@@ -141,7 +141,10 @@ fn pods_lost_before_the_launcher_started_come_back() {
     world.settle(&job);
     world.reset_partitions();
     world.settle(&job);
-    assert_eq!(world.pods(), ["sample-worker-0", "sample-worker-1"]);
+    assert_eq!(
+        world.pods(),
+        ["sample-worker-0", "sample-worker-1", "sample-launcher"]
+    );
     world.run_pods();
     world.settle(&job);
     world.lose("sample-launcher");

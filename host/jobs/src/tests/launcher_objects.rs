@@ -103,7 +103,7 @@ async fn config_maps_are_created_before_the_pods_that_refer_to_them() {
         .filter(|kind| *kind != "serviceaccounts")
         .collect();
     let (map, pod) = ("configmaps", "pods");
-    assert_eq!(posts, [map, map, pod, pod, map, pod]);
+    assert_eq!(posts, [map, map, map, pod, pod, pod]);
     for pod in ["sample-worker-0", "sample-worker-1", "sample-launcher"] {
         let first = &cluster.object(&cluster::pod(pod))["spec"]["containers"][0]["envFrom"][0];
         let name = first["configMapRef"]["name"].as_str().unwrap();

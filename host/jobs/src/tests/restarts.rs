@@ -69,7 +69,7 @@ fn a_failed_launcher_starts_the_whole_run_again_on_a_reset_partition() {
     assert_eq!(world.pods().len(), 0, "it waits");
     world.wait(10);
     world.settle(&job);
-    assert_eq!(world.pods().len(), 2);
+    assert_eq!(world.pods().len(), 3);
     go_on(&job, &mut world);
     assert_eq!(world.status().launcher_status, JobState::Running);
     assert_eq!(run_labels(&world), ["1", "1", "1"]);

@@ -279,7 +279,7 @@ fn the_partitions_of_a_launcher_go_together() {
     world.pod_says("sample-worker-3", waiting("ImagePullBackOff"));
     world.run_pods_but("sample-worker-3");
     wait_for_the_timeout(&mut world, &valid);
-    assert_eq!(world.pods().len(), 4);
+    assert_eq!(world.pods().len(), 5);
     world.wait(10);
     world.settle(&valid);
     assert_eq!(world.pods(), [""; 0]);

@@ -65,7 +65,7 @@ fn pods_are_counted_before_they_are_created_and_need_no_write_of_their_own() {
     world.settle(&job);
     world.ready([0]);
     let creation = world.step(&job);
-    assert_eq!(creation.plan.create_pods.len(), 2);
+    assert_eq!(creation.plan.create_pods.len(), 3);
     let counted = world.status().clone();
     assert_eq!(counted.current_replicas, Some(1));
     assert_eq!(counted.workers_status.unwrap_or_default().active, 2);

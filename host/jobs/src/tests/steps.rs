@@ -387,5 +387,9 @@ async fn two_reconciles_of_one_moment_make_nothing_twice() {
     let outcome = step::step(&second, &fixture.job).await;
     assert!(outcome.is_err(), "what it read of the job is old");
     let asked = fixture.cluster.asked();
-    assert_eq!(asked, ["PUT /namespaces/default/ipujobs/sample/status"]);
+    let account = "GET /api/v1/namespaces/default/serviceaccounts/default";
+    assert_eq!(
+        asked,
+        [account, "PUT /namespaces/default/ipujobs/sample/status"]
+    );
 }

@@ -7,13 +7,13 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
 use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
+use ipu_api::labels;
 use ipu_runtime::pod_start::node_report::NodeReport;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::settings;
-use super::kubelet::{ended, main_container, running};
 use crate::build::PodSettings;
 use crate::facts::projection::{ObservedPartition, ObservedPod, SharedFields};
 use crate::facts::{Facts, Observed, facts};
@@ -236,47 +236,6 @@ impl World {
         partition.status = Some(status);
     }
 
-    /// The kubelet: every Pod that has not started runs and is Ready.
-    pub(crate) fn run_pods(&mut self) {
-        let at = self.now;
-        for pod in &mut self.observed.pods {
-            let main = main_container(pod);
-            let status = pod.status.get_or_insert_default();
-            if status.phase.as_deref().unwrap_or("Pending") == "Pending" {
-                *status = running(&main, at);
-            }
-        }
-    }
-
-    /// The kubelet: the main container of a Pod ends, and with it the Pod.
-    pub(crate) fn end(&mut self, pod: &str, exit_code: i32) {
-        let at = self.now;
-        let pod = self.pod(pod);
-        let main = main_container(pod);
-        pod.status = Some(ended(&main, exit_code, at));
-    }
-
-    /// The kubelet: the main container of a Pod ends, and the others continue.
-    pub(crate) fn end_main(&mut self, pod: &str, exit_code: i32) {
-        self.end(pod, exit_code);
-        let at = self.now;
-        let pod = self.pod(pod);
-        let main = main_container(pod);
-        let names = pod.spec.iter().flat_map(|spec| &spec.containers);
-        let beside: Vec<_> = names
-            .filter(|container| container.name != main)
-            .flat_map(|container| running(&container.name, at).container_statuses.unwrap())
-            .collect();
-        let status = pod.status.as_mut().unwrap();
-        status.phase = Some("Running".to_owned());
-        status.container_statuses.as_mut().unwrap().extend(beside);
-    }
-
-    /// Since when the first container of a Pod runs.
-    pub(crate) fn started(&mut self, pod: &str) -> Timestamp {
-        crate::facts::pod::running_since(self.pod(pod)).unwrap()
-    }
-
     /// A condition of the status.
     pub(crate) fn condition(&self, type_: &str) -> &JobCondition {
         let mut conditions = self.status().conditions.iter();
@@ -353,6 +312,12 @@ impl World {
             self.observed.uncreated.remove(&name);
             pod.metadata.uid = Some(name);
             self.observed.pods.push(pod);
+        }
+        if let Some(release) = &plan.release_launcher {
+            let annotations = self.pod(&release.name).metadata.annotations.as_mut();
+            annotations
+                .unwrap()
+                .insert(labels::START_ANNOTATION.to_owned(), release.at.clone());
         }
         for deletion in &plan.delete_partitions {
             self.observed
