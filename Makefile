@@ -92,10 +92,10 @@ verify-generated: ## compare all generated files with what they are generated fr
 	tests/filtered.sh "crd::" --workspace --lib
 	tests/filtered.sh "chart:: metrics::" --workspace --test suite
 
-# Four tests at the same time use two cores fully.
+# Tests wait for conditions for more than half of their time, so that five at the same time use two cores fully.
 test-apiserver: ## run the tests on a real API server
 	@sh tests/preflight.sh test-apiserver
-	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
+	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=5
 
 test-nodes: ## run the trials on real nodes
 	@sh tests/preflight.sh test-nodes
