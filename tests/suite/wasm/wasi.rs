@@ -20,7 +20,7 @@ const PACKAGES: [&str; 4] = [
      interface poll { resource pollable { block: func(); } }",
     "package wasi:clocks@0.2.3;
      interface monotonic-clock {
-       use wasi:io/poll@0.2.3.pollable;
+       use wasi:io/poll@0.2.3.{pollable};
        now: func() -> u64;
        subscribe-duration: func(when: u64) -> pollable;
      }",
@@ -32,7 +32,7 @@ const PACKAGES: [&str; 4] = [
     "package wasi:sockets@0.2.3;
      interface network { resource network; }
      interface instance-network {
-       use network.network;
+       use network.{network};
        instance-network: func() -> network;
      }",
 ];
