@@ -83,7 +83,8 @@ async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_pa
         Seen::when(owners.any(|owner| owner == "later"), |asked| *asked)
     })
     .await;
-    assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
+    // Both workers and the launcher.
+    assert_eq!(places(&requests, &Method::POST, "pods").len(), 3);
     assert_eq!(places(&requests, &Method::DELETE, "ipupartitions"), [0; 0]);
     let still = fixture.pod_exists("mpi-worker-0").await;
     assert_eq!(first.uid(), still.uid());
@@ -92,7 +93,7 @@ async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_pa
     fixture.once_gone("mpi").await;
     let pods = places(&requests, &Method::DELETE, "pods");
     let partitions = places(&requests, &Method::DELETE, "ipupartitions");
-    assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
+    assert_eq!(places(&requests, &Method::POST, "pods").len(), 3);
     assert!(pods.last() < partitions.first(), "{pods:?} {partitions:?}");
     fixture.kill().await;
 }
