@@ -31,8 +31,8 @@ const START_FOLDER: &str = "/ipu-operator-start";
 /// Name of the volume of that folder.
 const START: &str = "ipu-operator-start";
 
-/// Path of the file.
-const START_FILE: &str = "/ipu-operator-start/start";
+/// Name of the file in the folder.
+const START_FILE: &str = "start";
 
 /// Name of the init container and of the volume.
 const AGENT: &str = "ipu-operator-agent";
@@ -91,7 +91,7 @@ pub fn mount(container: &mut Container) {
 pub fn hold(spec: &mut PodSpec, container: &mut Container) {
     let annotation = labels::START_ANNOTATION;
     let file = DownwardAPIVolumeFile {
-        path: "start".to_owned(),
+        path: START_FILE.to_owned(),
         field_ref: Some(ObjectFieldSelector {
             api_version: None,
             field_path: format!("metadata.annotations['{annotation}']"),
@@ -115,7 +115,8 @@ pub fn hold(spec: &mut PodSpec, container: &mut Container) {
             read_only: Some(true),
             ..VolumeMount::default()
         });
-    let words = [PROGRAM, "hold", START_FILE, "--"].map(str::to_owned);
+    let file = format!("{START_FOLDER}/{START_FILE}");
+    let words = [PROGRAM, "hold", &file, "--"].map(str::to_owned);
     let command = container.command.take().unwrap_or_default();
     container.command = Some(words.into_iter().chain(command).collect());
 }

@@ -1,8 +1,9 @@
 //! Pure: whether the command of a launcher is held back, because its Pod was created together with its workers.
 
-use ipu_api::labels::{HELD, START_ANNOTATION};
+use ipu_api::labels::{HELD, INSTANCE_LABEL, START_ANNOTATION};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 
 use super::pod::{Failure, PodState};
 use super::readiness::Readiness;
@@ -19,10 +20,11 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// Reads the hold of a Pod.
+    /// Reads the hold of a Pod. A worker has none: its annotations are those of the user's template.
     pub(super) fn of(pod: &Pod) -> Self {
-        let annotations = pod.metadata.annotations.as_ref();
-        match annotations.and_then(|all| all.get(START_ANNOTATION)) {
+        let is_worker = pod.labels().contains_key(INSTANCE_LABEL);
+        let annotation = pod.annotations().get(START_ANNOTATION);
+        match annotation.filter(|_| !is_worker) {
             None => Self::None,
             Some(value) if value == HELD => Self::Held,
             Some(value) => Self::Released(value.parse().ok()),
@@ -89,5 +91,23 @@ fn ended_early(name: &str, at: Option<Timestamp>) -> Failure {
         message: Some("it ended before its workers were Ready".to_owned()),
         at,
         started: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_annotation_of_the_template_holds_no_worker() {
+        let pod = |labels: serde_json::Value| -> Pod {
+            let annotations = json!({START_ANNOTATION: HELD});
+            let metadata = json!({"labels": labels, "annotations": annotations});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        assert_eq!(Hold::of(&pod(json!({INSTANCE_LABEL: "0"}))), Hold::None);
+        assert_eq!(Hold::of(&pod(json!({}))), Hold::Held);
     }
 }
