@@ -103,13 +103,8 @@ impl Pooled {
         }
     }
 
-    /// Removes the objects of the last user except those of `prepare`, which runs if it has not run before.
+    /// Creates the objects of `prepare`, which runs if it has not run before.
     async fn prepare(&mut self, prepare: impl AsyncFnOnce(Client)) -> Result<(), PoolError> {
-        match self.restore(true).await {
-            // The API server writes events about its own addresses at any time.
-            Err(PoolError::Contents(ContentsError::Unsettled(_))) => *self = Self::start().await?,
-            restored => restored?,
-        }
         if self.prepared.is_none() {
             prepare(self.control_plane.client().await?).await;
             self.prepared = Some(Contents::read(&self.control_plane.etcd()).await?);
