@@ -15,7 +15,7 @@ export function columns(ipus) {
   return Math.min(64, 2 ** Math.ceil(Math.log2(Math.max(1, ipus)) / 2));
 }
 
-// The outline of the IPUs from `first` on, in a grid with so many columns.
+// The outline of the IPUs from `first` on, in a grid with this number of columns.
 export function outline(first, ipus, width) {
   const last = first + ipus - 1;
   const [ax, ay, bx, by] = [first % width, Math.floor(first / width), (last % width) + 1, Math.floor(last / width) + 1];

@@ -59,11 +59,12 @@ pub(super) fn problems(cluster: &Cluster, namespace: Option<&str>) -> Vec<Proble
     let nodes = cluster.nodes.values();
     let of_nodes = nodes.filter_map(|node| {
         let mut controllers = controllers.clone();
-        let controller = controllers.find(|one| node.has(&one.label))?;
+        let controller = controllers.find(|controller| node.has(&controller.label))?;
         of_node(node, &controller.address)
     });
     let partitions = cluster.partitions.values();
-    let is_shown = |one: &&Partition| namespace.is_none_or(|name| one.owner.namespace == name);
+    let is_shown =
+        |partition: &&Partition| namespace.is_none_or(|name| partition.owner.namespace == name);
     let of_partitions = partitions.filter(is_shown).filter_map(of_partition);
     let mut all: Vec<_> = of_controllers
         .chain(of_nodes)
@@ -83,11 +84,17 @@ pub fn sample(cluster: &Cluster) -> Option<Sample> {
     if !cluster.controllers.is_known() || !cluster.partitions.is_known() {
         return None;
     }
-    let waiting = cluster.partitions.values().filter(|one| one.is_waiting);
+    let waiting = cluster
+        .partitions
+        .values()
+        .filter(|partition| partition.is_waiting);
     let problems = problems(cluster, None);
     Some(Sample {
         waiting: waiting.count(),
-        attention: problems.iter().filter(|one| needs_somebody(one)).count(),
+        attention: problems
+            .iter()
+            .filter(|problem| needs_somebody(problem))
+            .count(),
     })
 }
 
@@ -208,7 +215,12 @@ mod tests {
         with_nodes(&mut known, nodes);
         let lines = |namespace| {
             let all = problems(&known, namespace);
-            let line = |one: &Problem| format!("{:?} {}: {}", one.severity, one.name, one.message);
+            let line = |problem: &Problem| {
+                format!(
+                    "{:?} {}: {}",
+                    problem.severity, problem.name, problem.message
+                )
+            };
             all.iter().map(line).collect::<Vec<_>>()
         };
         let expected = [

@@ -92,7 +92,7 @@ pub fn job(read: &JobObjects, advice: Vec<String>) -> JobPage {
             .as_ref()
             .zip(created)
             .map(|(accounting, created)| stages(accounting, created)),
-        partitions: by_name(partitions.map(|one| lanes::partition(one, state))),
+        partitions: by_name(partitions.map(|partition| lanes::partition(partition, state))),
         pods: by_name(pods.map(lanes::pod)),
         events: marks(read),
         not_shown: read.not_shown.clone(),
@@ -101,7 +101,7 @@ pub fn job(read: &JobObjects, advice: Vec<String>) -> JobPage {
 
 fn by_name(lanes: impl Iterator<Item = Lane>) -> Vec<Lane> {
     let mut lanes: Vec<_> = lanes.collect();
-    lanes.sort_by(|one, other| one.name.cmp(&other.name));
+    lanes.sort_by(|a, b| a.name.cmp(&b.name));
     lanes
 }
 
@@ -115,11 +115,9 @@ fn marks(read: &JobObjects) -> Vec<Mark> {
     };
     let events = read.events.iter().flatten().filter(is_own);
     let mut marks: Vec<_> = events.filter_map(lanes::mark).collect();
-    marks.sort_by(|one, other| {
-        other
-            .time
-            .cmp(&one.time)
-            .then_with(|| one.object.cmp(&other.object))
+    marks.sort_by(|a, b| {
+        let by_time = b.time.cmp(&a.time);
+        by_time.then_with(|| a.object.cmp(&b.object))
     });
     marks.truncate(MARKS_MAX);
     marks
@@ -168,7 +166,7 @@ mod tests {
         assert_eq!(page.partitions[0].name, "a.train-0");
         assert_eq!(page.partitions[0].state, "running");
         assert_eq!(page.pods[0].name, "train-worker-0");
-        let marks: Vec<_> = page.events.iter().map(|one| &*one.object).collect();
+        let marks: Vec<_> = page.events.iter().map(|mark| &*mark.object).collect();
         assert_eq!(marks, ["Pod a/train", "Pod pod"]);
     }
 }

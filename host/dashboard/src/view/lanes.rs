@@ -74,9 +74,12 @@ pub(super) fn partition(object: &IPUPartition, job: JobState) -> Lane {
     let started = status.attempts.last();
     let started = started.and_then(|attempt| attempt.started.as_ref());
     let started = started.map(|time| time.0);
-    let ready = status.conditions.iter().find(|one| one.type_ == READY);
-    let changed = ready.map(|one| one.last_transition_time.0);
-    let is_ready = ready.is_some_and(|one| one.status == "True");
+    let ready = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == READY);
+    let changed = ready.map(|condition| condition.last_transition_time.0);
+    let is_ready = ready.is_some_and(|condition| condition.status == "True");
     let is_first = matches!(
         status.phase,
         PartitionPhase::Pending | PartitionPhase::Creating
@@ -108,7 +111,8 @@ pub(super) fn pod(pod: &Pod) -> Lane {
     let condition = |type_: &str| {
         let conditions = status.and_then(|status| status.conditions.as_ref());
         let mut conditions = conditions.into_iter().flatten();
-        let found = conditions.find(|one| one.type_ == type_ && one.status == "True")?;
+        let found =
+            conditions.find(|condition| condition.type_ == type_ && condition.status == "True")?;
         found.last_transition_time.as_ref().map(|time| time.0)
     };
     let scheduled = condition("PodScheduled");
@@ -200,9 +204,9 @@ mod tests {
     /// State, first and last minute of each time.
     fn short(lane: &Lane) -> Vec<String> {
         let minute = |time: Timestamp| time.to_string()[14..16].to_owned();
-        let span = |one: &Span| {
-            let until = one.until.map_or("…".to_owned(), minute);
-            format!("{:?} {}-{until}", one.state, minute(one.from))
+        let span = |span: &Span| {
+            let until = span.until.map_or("…".to_owned(), minute);
+            format!("{:?} {}-{until}", span.state, minute(span.from))
         };
         lane.spans.iter().map(span).collect()
     }

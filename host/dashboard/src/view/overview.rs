@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::attention::{self, Problem};
 use super::goodput::hours;
 use super::state::State;
-use super::{Page, controllers, queue};
+use super::{Page, QueueRow, controllers, queue};
 use crate::cluster::{Cluster, Kind};
 use crate::past::Run;
 use crate::projection::{Owner, Reason};
@@ -147,15 +147,15 @@ pub fn overview(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> O
 
 fn ipus(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Ipus {
     let all = controllers(cluster, None, Page::ALL, now);
-    let blocks = all.rows.iter().flat_map(|one| &one.blocks);
+    let blocks = all.rows.iter().flat_map(|row| &row.blocks);
     let is_shown = |owner: Option<&str>| namespace.is_none() || owner == namespace;
     let mut states: BTreeMap<State, u64> = BTreeMap::new();
-    for block in blocks.filter(|one| is_shown(one.namespace.as_deref())) {
+    for block in blocks.filter(|block| is_shown(block.namespace.as_deref())) {
         *states.entry(block.state).or_default() += u64::from(block.ipus);
     }
     let is_used = |state: &State| !matches!(state, State::Free | State::Stranded | State::Unknown);
     let used = states.iter().filter(|(state, _)| is_used(state));
-    let totals = all.rows.iter().filter_map(|one| one.total);
+    let totals = all.rows.iter().filter_map(|row| row.total);
     Ipus {
         total: cluster
             .controllers
@@ -169,20 +169,20 @@ fn ipus(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Ipus {
 
 fn waiting(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Waiting {
     let queue = queue(cluster, namespace, Page::ALL, now);
-    let requests = queue.listed.rows.iter().map(|one| Request {
-        position: one.position,
-        name: one.name.clone(),
-        owner: one.owner.clone(),
-        ipus: one.ipus,
-        created: one.created,
-        reason: one.reasons.first().cloned(),
-    });
-    let ipus = queue.listed.rows.iter().map(|one| u64::from(one.ipus));
+    let rows = &queue.listed.rows;
+    let request = |row: &QueueRow| Request {
+        position: row.position,
+        name: row.name.clone(),
+        owner: row.owner.clone(),
+        ipus: row.ipus,
+        created: row.created,
+        reason: row.reasons.first().cloned(),
+    };
     Waiting {
         requests: queue.listed.total,
-        ipus: ipus.sum(),
-        oldest: requests.clone().min_by_key(|one| one.created),
-        first: requests.take(WAITING_MAX).collect(),
+        ipus: rows.iter().map(|row| u64::from(row.ipus)).sum(),
+        oldest: rows.iter().min_by_key(|row| row.created).map(request),
+        first: rows.iter().take(WAITING_MAX).map(request).collect(),
         blocked: queue.blocked.total,
     }
 }
@@ -213,7 +213,7 @@ fn attention(cluster: &Cluster, namespace: Option<&str>) -> Attention {
     let mut rows = attention::problems(cluster, namespace);
     let needed = rows
         .iter()
-        .filter(|one| attention::needs_somebody(one))
+        .filter(|problem| attention::needs_somebody(problem))
         .count();
     let notices = rows.len() - needed;
     rows.truncate(PROBLEMS_MAX);
@@ -283,7 +283,7 @@ mod tests {
     fn hours_are_those_of_the_accounting() {
         let hours = |namespace| {
             let shown = overview(&counted(), namespace, now());
-            let hour = |one: &Share| (one.all, one.used, one.allocated, one.running);
+            let hour = |share: &Share| (share.all, share.used, share.allocated, share.running);
             shown.hours.iter().map(hour).collect::<Vec<_>>()
         };
         let all = [(70.0, 20.0, 20.0, 10.0), (125.0, 90.0, 90.0, 80.0)];

@@ -24,12 +24,12 @@ pub(super) fn reservations<'a>(
     owners: impl Iterator<Item = &'a Owner>,
     now: Timestamp,
 ) -> Vec<Reservation> {
-    let is_reserved = |one: &Controller| one.reserved_for.is_some();
+    let is_reserved = |controller: &Controller| controller.reserved_for.is_some();
     if !cluster.controllers.values().any(is_reserved) {
         return Vec::new();
     }
     let owners: BTreeSet<_> = owners
-        .map(|one| format!("{}/{}", one.namespace, one.name))
+        .map(|owner| format!("{}/{}", owner.namespace, owner.name))
         .collect();
     let all = controllers(cluster, None, Page::ALL, now).rows.into_iter();
     all.filter_map(|controller| {
@@ -67,7 +67,7 @@ mod tests {
                 ..Owner::default()
             };
             let all = reservations(&known, [&owner].into_iter(), now()).into_iter();
-            all.map(|one| (one.owner, one.controller.controller.name))
+            all.map(|reservation| (reservation.owner, reservation.controller.controller.name))
                 .collect::<Vec<_>>()
         };
         assert_eq!(

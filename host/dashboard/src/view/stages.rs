@@ -90,7 +90,7 @@ fn spans(accounting: &JobAccounting, created: Timestamp) -> Option<Vec<Stage>> {
     let Some(current) = accounting.current else {
         return Some(spans);
     };
-    let place = |activity| ORDER.iter().position(|one| *one == activity);
+    let place = |activity| ORDER.iter().position(|stage| *stage == activity);
     let last = spans.last().map(|last| last.activity);
     if last == Some(current) {
         spans.last_mut()?.until = None;
@@ -134,18 +134,18 @@ mod tests {
 
     const CREATED: &str = "2026-01-02T12:00:00Z";
 
-    /// Activity, first second and last second of each stage, after so many seconds.
+    /// Activity, first second and last second of each stage, this number of seconds after the creation.
     fn drawn(after: i64, seconds: Value) -> Vec<String> {
         let created: Timestamp = CREATED.parse().unwrap();
         let mut accounting = seconds;
         accounting["until"] = json!(created + SignedDuration::from_secs(after));
         let accounting: JobAccounting = serde_json::from_value(accounting).unwrap();
         let second = |time: Timestamp| time.duration_since(created).as_secs();
-        let stage = |one: &Stage| {
-            let until = one
+        let stage = |stage: &Stage| {
+            let until = stage
                 .until
                 .map_or("…".to_owned(), |until| second(until).to_string());
-            format!("{:?} {}-{until}", one.activity, second(one.from))
+            format!("{:?} {}-{until}", stage.activity, second(stage.from))
         };
         let stages = stages(&accounting, created);
         stages.spans.iter().map(stage).collect()
