@@ -17,7 +17,7 @@ use crate::condition::shown;
 
 pub use text::{doctor, table};
 
-/// Most checks of a node that are shown. Whoever may write Nodes chooses their number.
+/// Most checks of a node that are shown. Anybody who may write Nodes chooses their number.
 const CHECKS_MAX: usize = 64;
 
 /// Word for what is not known.

@@ -72,7 +72,7 @@ fn condition(node: &Node) -> Option<&NodeCondition> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     conditions
         .iter()
-        .find(|one| one.type_ == IPU_READY_CONDITION)
+        .find(|condition| condition.type_ == IPU_READY_CONDITION)
 }
 
 /// The value of the label. `None`: the node has no label, and no scheduler avoids it.

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_domain_is_refused() {
+    fn an_invalid_domain_is_refused() {
         for text in ["", "cluster.local.", "Cluster.local", "a..b", "-a"] {
             let refused = text.parse::<ClusterDomain>();
             assert_eq!(refused, Err(NotADomain(text.to_owned())), "{text:?}");

@@ -21,30 +21,30 @@ const PAIRED: &str = "one owner, two of six faults";
 const CARELESS: &str = "a careless owner, a second use";
 const CONTROLLER_FAULTS: &str = "one owner, two faults of controllers, and the grace passes";
 
-const LOST_REPLIES: &str = "host/ledger/src/unsettled_attempts.rs";
-const QUEUE: &str = "host/placement/src/backfill.rs";
+const UNSETTLED_ATTEMPTS: &str = "host/ledger/src/unsettled_attempts.rs";
+const BACKFILL: &str = "host/placement/src/backfill.rs";
 const RESERVATIONS: &str = "host/placement/src/backfill/reservations.rs";
-const QUEUE_ORDER: &str = "host/placement/src/queue.rs";
-const LIFECYCLE: &str = "host/ledger/src/desired.rs";
+const QUEUE: &str = "host/placement/src/queue.rs";
+const DESIRED: &str = "host/ledger/src/desired.rs";
 const RESET: &str = "host/ledger/src/desired/reset.rs";
 const NEXT_STEP: &str = "host/ledger/src/reconcile/next_step.rs";
 const STEP: &str = "host/ledger/src/step.rs";
 const OBSERVATIONS: &str = "host/ledger/src/observations.rs";
-const FINALIZE: &str = "host/ledger/src/deleted.rs";
+const DELETED: &str = "host/ledger/src/deleted.rs";
 const NAMING: &str = "host/api/src/naming.rs";
 
 /// Every mistake in the core that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the fence is dropped: every replica that finds an intent acts on it",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "if is_wanted && observations.may(&Intent::Create(id.to_owned())) {",
         instead: "if is_wanted && observations.created(id).is_none() {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the intent is written after the call",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "Step::Record(Box::new(begun), Intent::Create(id))",
         instead: "match (observations.created(&id), begun.attempts.last()) {
                 (None, Some(attempt)) => Step::Create(attempt.clone()),
@@ -54,14 +54,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "another controller is tried after an unknown outcome, without a check of the first",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "None => Ok(Step::ReadState(attempt.clone())),",
         instead: "None => Err(unknown(attempt, &RemoteState::Absent, \"it was not asked\")),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt whose outcome cannot be read is forgotten",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: ") => Err(unknown(attempt, remote_state, reason)),",
         instead: ") => Ok(write(not_made(status, attempt, observations))),",
         found_by: FoundBy::Both,
@@ -111,7 +111,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition is removed without counting its users",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "        None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}",
         instead: "        None | Some([]) => {}",
@@ -141,14 +141,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the object is deleted while attempts are unsettled",
-        file: FINALIZE,
+        file: DELETED,
         text: "if blockers.is_empty() || is_forced(partition) {",
         instead: "if blockers.len() < 9 || is_forced(partition) {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt is adopted although the slot has a partition",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "is_vacant(status) && is_there",
         instead: "is_there",
         found_by: FoundBy::Both,
@@ -162,21 +162,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "refusals of controllers are not recorded",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "(AttemptOutcome::Refused, error.clone())",
         instead: "(AttemptOutcome::Removed, error.clone())",
         found_by: FoundBy::Simulation("a controller of the model refuses a request once only"),
     },
     Mutation {
         name: "another partition is created while Pods may use the old one",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "Blocker::InUse { .. } => false,",
         instead: "Blocker::InUse { .. } => true,",
         found_by: FoundBy::Bound("a careless owner, any fault, and a second use"),
     },
     Mutation {
         name: "a controller that removes nothing delays requests for others",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "            | Blocker::Refusing { .. }
             | Blocker::Busy { .. } => true,",
         instead: "            => true,
@@ -185,7 +185,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "IPUs of a partition that a controller has lost are allocated again while Pods use them",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });",
         instead: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
@@ -198,7 +198,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a hidden partition counts as gone",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "RemoteState::Absent => return Ok(write(removed(status, attempt))),",
         instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(removed(status, attempt))),",
         found_by: FoundBy::Bound(PAIRED),
@@ -219,7 +219,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition that is missing during a reset is abandoned at once",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "            if is_missing_for_long(status, settings, now) =>",
         instead: "            if is_missing_for_long(status, settings, now)
                 || status.phase == PartitionPhase::Resetting =>",
@@ -227,14 +227,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "time in which a controller is unreachable counts as time in which a partition is missing",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "status::with_message(&status::without_missing(status), message)",
         instead: "status::with_message(status, message)",
         found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "a partition that never forms is waited for",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "HealthState::Busy if is_late =>",
         instead: "HealthState::Busy if is_late && attempt.id.is_empty() =>",
         found_by: FoundBy::Both,
@@ -250,7 +250,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition that stays busy under its users is waited for",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "        HealthState::Busy if is_busy_for_long(status, now) => {
             let (id, on)",
         instead: "        HealthState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
@@ -259,14 +259,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "nothing is reserved for a request that has waited for the limit",
-        file: QUEUE,
+        file: BACKFILL,
         text: "} else if wait.limits() > 0 && lacks_capacity(earlier, views) {",
         instead: "} else if wait.limits() > 1_000 && lacks_capacity(earlier, views) {",
         found_by: FoundBy::Simulation("the queue of the model has no clock"),
     },
     Mutation {
         name: "nothing is reserved for a request that controllers refuse",
-        file: QUEUE,
+        file: BACKFILL,
         text: "&& suited().all(|view| view.used_ipus > 0)",
         instead: "&& suited().all(|view| view.used_ipus > view.total_ipus)",
         found_by: SHARE_TESTS,
@@ -301,7 +301,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "capacity from before a reservation is not considered again",
-        file: QUEUE,
+        file: BACKFILL,
         text: "considered.clear();",
         instead: "considered.retain(|_, _| true);",
         found_by: SHARE_TESTS,
@@ -315,28 +315,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the latest request is served first",
-        file: QUEUE_ORDER,
+        file: QUEUE,
         text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
         instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation("the model check has no rule for the order of requests"),
     },
     Mutation {
         name: "a gang never releases its partitions, no matter how long the others are missing",
-        file: LIFECYCLE,
+        file: DESIRED,
         text: "if is_partial && has_waited => Some(format!(",
         instead: "if is_partial && has_waited && gang == 1 => Some(format!(",
         found_by: FoundBy::Simulation("an owner of the model has one partition"),
     },
     Mutation {
         name: "a partition in error is never removed by force",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "force: state == HealthState::Failed,",
         instead: "force: state == HealthState::Removing,",
         found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "an id that a user has chosen counts as the operator's",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "is_claimed(attempt) && !is_ours",
         instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
         found_by: FoundBy::Both,
@@ -364,7 +364,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition on a controller that has left the list counts as gone",
-        file: LOST_REPLIES,
+        file: UNSETTLED_ATTEMPTS,
         text: "        RemoteState::Absent => return Ok(write(removed(status, attempt))),
         RemoteState::Unreachable(reason)
         | RemoteState::Denied(reason)

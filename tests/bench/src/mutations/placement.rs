@@ -24,31 +24,31 @@ const DUPLICATES_TESTS: FoundBy = FoundBy::Tests(Tests {
 });
 
 const DUPLICATES: &str = "host/partitions/src/controllers/duplicates.rs";
-const CONTROLLER_PERMITS: &str = "host/partitions/src/controllers/permits.rs";
-const PLACEMENT_QUEUE: &str = "host/placement/src/requests.rs";
-const PLACEMENT_REQUEST: &str = "host/placement/src/requests/request.rs";
-const PLACEMENT_PASS: &str = "host/placement/src/cycle.rs";
+const PERMITS: &str = "host/partitions/src/controllers/permits.rs";
+const REQUESTS: &str = "host/placement/src/requests.rs";
+const REQUEST: &str = "host/placement/src/requests/request.rs";
+const CYCLE: &str = "host/placement/src/cycle.rs";
 const NAMESPACE_BUDGETS: &str = "host/placement/src/namespace_budgets.rs";
 
 /// Every mistake in these decisions that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the latest request is decided first",
-        file: PLACEMENT_QUEUE,
+        file: REQUESTS,
         text: "self.undecided.first() else {",
         instead: "self.undecided.last() else {",
         found_by: PLACEMENT_TESTS,
     },
     Mutation {
         name: "a decision counts although its partition has changed",
-        file: PLACEMENT_QUEUE,
+        file: REQUESTS,
         text: "if request.number != turn.number {",
         instead: "if request.number < turn.number {",
         found_by: PLACEMENT_TESTS,
     },
     Mutation {
         name: "a request that no reconcile needs keeps its controller",
-        file: PLACEMENT_QUEUE,
+        file: REQUESTS,
         text: "            && request.end_reconcile(ended)
         {",
         instead: "            && (request.end_reconcile(ended) || request.controller().is_some())
@@ -57,14 +57,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "two decisions of a pass count the same IPUs",
-        file: PLACEMENT_PASS,
+        file: CYCLE,
         text: "*sizes.entry(ipus).or_default() += 1;",
         instead: "*sizes.entry(ipus).or_default() += 0;",
         found_by: PLACEMENT_TESTS,
     },
     Mutation {
         name: "one failed write gives away the controller of a request",
-        file: PLACEMENT_REQUEST,
+        file: REQUEST,
         text: "self.is_needed = self.failures < FAILURES_MAX;",
         instead: "self.is_needed = self.failures == 0;",
         found_by: PLACEMENT_TESTS,
@@ -78,7 +78,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "reconciles of controllers that do not answer take all permits",
-        file: CONTROLLER_PERMITS,
+        file: PERMITS,
         text: "if there.taken >= left.max(OWN) {",
         instead: "if left == 0 && there.taken >= OWN {",
         found_by: PERMITS_TESTS,

@@ -10,7 +10,7 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
 });
 
 const ORPHANS: &str = "host/ledger/src/sweep/orphans.rs";
-const COURSE: &str = "host/ledger/src/sweep.rs";
+const SWEEP: &str = "host/ledger/src/sweep.rs";
 
 /// Every mistake in the sweep that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -30,7 +30,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition that a sweep cannot remove stops the sweep",
-        file: COURSE,
+        file: SWEEP,
         text: "        self.errors.push(error);",
         instead: "        self.tasks.clear();
         self.errors.push(error);",
@@ -38,7 +38,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "each removal on a controller that does not answer is tried in every sweep",
-        file: COURSE,
+        file: SWEEP,
         text: "Task::Remove((name, _)) => name != controller,",
         instead: "Task::Remove((name, _)) => name != controller || !name.is_empty(),",
         found_by: SWEEP_TESTS,
@@ -59,7 +59,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition without an owner is removed although Pods use it",
-        file: COURSE,
+        file: SWEEP,
         text: "        if users == 0 {",
         instead: "        if users < usize::MAX {",
         found_by: SWEEP_TESTS,
