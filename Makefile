@@ -160,7 +160,7 @@ soak: ## simulate a million lives of jobs from a new seed, check the large bound
 	@sh tests/preflight.sh soak
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: model::no_order_of_events" \
-	  --workspace --lib --package ipu-partitions --config profile.dev.package.ipu-partitions.opt-level=2 \
+	  --workspace --lib --package partition-simulation --config profile.dev.package.partition-simulation.opt-level=2 \
 	  --config profile.dev.package.ipu-api.opt-level=2 --config profile.dev.package.ipu-ledger.opt-level=2 \
 	  --config profile.dev.package.ipu-placement.opt-level=2
 

@@ -121,9 +121,9 @@ fn the_command_for_fuzzing_runs_all_tests_with_random_inputs() {
         .unwrap();
     let (_, words) = command.split_once(" -- ").unwrap();
     let is_read = |text: &str| text.contains("IPU_OPERATOR_FUZZ_CASES");
-    let files = rust_files("host")
-        .into_iter()
-        .filter(|(_, text)| is_read(text));
+    let folders = ["host", "tests/partition-simulation"];
+    let files = folders.into_iter().flat_map(rust_files);
+    let files = files.filter(|(_, text)| is_read(text));
     let paths: Vec<_> = files.map(|(path, _)| path.display().to_string()).collect();
     assert!(paths.len() > 2, "{paths:?}");
     for path in paths {

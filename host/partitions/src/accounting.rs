@@ -7,9 +7,9 @@
 mod account;
 mod accounts;
 mod ipu_states;
-pub(crate) mod observation;
+pub mod observation;
 mod periods;
-pub(crate) mod pod_readiness;
+pub mod pod_readiness;
 
 use std::collections::BTreeMap;
 use std::mem;

@@ -1,7 +1,7 @@
 //! The V-IPU controllers: a client for each, and their current state.
 
 pub(crate) mod duplicates;
-pub(crate) mod inventory_view;
+pub mod inventory_view;
 mod memory;
 pub(crate) mod permits;
 pub mod summary;

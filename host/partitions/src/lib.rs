@@ -18,27 +18,13 @@
 
 pub mod accounting;
 pub mod controllers;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod cooperative_env;
-#[cfg(any(test, feature = "fixtures"))]
-pub mod crd_schema;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
 mod leader;
 pub mod metrics;
 pub mod nodes;
 pub mod pod_users;
-#[cfg(test)]
-mod proptests;
 pub mod publish;
-mod reconcile;
+pub mod reconcile;
 mod scheduler;
-#[cfg(any(test, feature = "fuzzing"))]
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the simulation needs more of it")
-)]
-mod sim_adapter;
 pub mod store;
 pub mod sweep;
 
@@ -74,8 +60,3 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     placing.spawn(scheduler::run(context.clone(), sender));
     reconciling.await;
 }
-
-#[cfg(test)]
-mod model;
-#[cfg(test)]
-mod simulation;

@@ -2,7 +2,7 @@
 
 pub(crate) mod events;
 pub(crate) mod execute;
-pub(crate) mod health;
+pub mod health;
 pub(crate) mod siblings;
 pub(crate) mod unreadable;
 mod vipu_calls;

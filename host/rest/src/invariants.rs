@@ -2,7 +2,7 @@
 
 use super::problem::{Fault, Problem};
 use super::{create_request, query_request};
-use ipu_partitions::crd_schema::violations;
+use ipu_api::crd::violations::violations;
 
 /// Longest answer about one body, in bytes.
 const ANSWER_MAX: usize = 64 << 10;

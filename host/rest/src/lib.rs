@@ -13,9 +13,9 @@ mod caller;
 mod controllers;
 pub mod create_request;
 mod duplicate_keys;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 mod invariants;
 mod largest_size;
 pub mod limits;

@@ -19,11 +19,11 @@ pub mod create_scope;
 pub mod departed;
 pub mod error;
 pub mod failure_stats;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 #[cfg(test)]
 mod generators;
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(any(test, fuzzing))]
 mod invariants;
 pub mod inventory;
 pub mod model;

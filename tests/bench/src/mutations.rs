@@ -36,14 +36,14 @@ impl Display for Tests {
 
 /// The simulation of the partition core.
 pub const SIMULATION: Tests = Tests {
-    package: "ipu-partitions",
+    package: "partition-simulation",
     named: "a_simulation_of_many_lives_breaks_no_invariant",
     bound: None,
 };
 
 /// The model check of the partition core.
 pub const MODEL: Tests = Tests {
-    package: "ipu-partitions",
+    package: "partition-simulation",
     named: "no_order_of_events_breaks_a_rule",
     bound: None,
 };

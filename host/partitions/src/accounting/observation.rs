@@ -20,7 +20,7 @@ const FIRST_POD_WAIT: Duration = Duration::from_mins(10);
 
 /// The report of a controller, as far as accounts need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ControllerReport {
+pub struct ControllerReport {
     /// Its address.
     pub name: String,
     /// All of its IPUs. `None`: it does not answer.
@@ -33,7 +33,7 @@ pub(crate) struct ControllerReport {
 
 /// The partitions of all IPUPartitions, by the address of their controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LedgerUse {
+pub struct LedgerUse {
     controllers: HashMap<Arc<str>, Vec<IpuGroup>>,
     /// The ids of all partitions.
     ids: HashSet<Uid>,
@@ -44,12 +44,12 @@ pub(crate) struct LedgerUse {
 /// The partitions that a Pod has used, each with the time since when it was ready then. It is ready since another time
 /// after a reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UsedPartitions(HashMap<Uid, Option<Timestamp>>);
+pub struct UsedPartitions(HashMap<Uid, Option<Timestamp>>);
 
 impl LedgerUse {
     /// The use of all partitions at `now`. `pods` returns the Pods of a namespace that use a partition, or `None` as long as
     /// Pods are unknown. `smallest_waiting` is the size of the smallest request that waits.
-    pub(crate) fn of<'a>(
+    pub fn of<'a>(
         briefs: impl Iterator<Item = &'a Brief>,
         smallest_waiting: Option<u32>,
         pods: impl Fn(&Arc<str>, Uid) -> Option<PodCounts>,
@@ -82,13 +82,13 @@ impl LedgerUse {
     }
 
     /// Whether an IPUPartition has a partition on this controller.
-    pub(crate) fn has_controller(&self, name: &str) -> bool {
+    pub fn has_controller(&self, name: &str) -> bool {
         self.controllers.contains_key(name)
     }
 
     /// The report of a controller. Partitions that it lists are of others if no IPUPartition has them, and the operator has
     /// not just removed them.
-    pub(crate) fn report(&self, report: &Report) -> ControllerReport {
+    pub fn report(&self, report: &Report) -> ControllerReport {
         let name = report.controller.name.clone();
         let Ok(inventory) = &report.inventory else {
             return ControllerReport {
@@ -111,7 +111,7 @@ impl LedgerUse {
     }
 
     /// The use of each reported controller.
-    pub(crate) fn observed(&self, reports: &[ControllerReport]) -> BTreeMap<String, ControllerUse> {
+    pub fn observed(&self, reports: &[ControllerReport]) -> BTreeMap<String, ControllerUse> {
         let each = reports.iter().map(|report| {
             let partitions = self.controllers.get(report.name.as_str());
             let partitions = partitions.cloned().unwrap_or_default();

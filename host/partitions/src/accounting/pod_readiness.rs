@@ -27,7 +27,7 @@ pub const WATCH_MEMORY: usize = page_memory(PAGE);
 
 /// Pods of a namespace that use a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodCounts {
+pub struct PodCounts {
     /// Those that are ready.
     pub ready: u32,
     /// Those that are not ready any more, or have ended.

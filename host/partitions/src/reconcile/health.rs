@@ -13,7 +13,7 @@ const NOT_LISTED: &str = "it is not in the admin's list of controllers any more:
 const ERRORS_MAX: usize = 4;
 
 /// The health of a partition in this state.
-pub(crate) fn health(state: &PartitionState) -> PartitionHealth {
+pub fn health(state: &PartitionState) -> PartitionHealth {
     PartitionHealth {
         state: condense(state.ready_state, state.operation_state),
         errors: state
@@ -28,7 +28,7 @@ pub(crate) fn health(state: &PartitionState) -> PartitionHealth {
 }
 
 /// The remote state if the controller has not reported it, for this reason.
-pub(crate) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
+pub fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
     let reason = shortened(reason);
     match (is_denied, is_listed) {
         (true, _) => RemoteState::Denied(reason),
@@ -38,7 +38,7 @@ pub(crate) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> 
 }
 
 /// Whether a created partition is gone, so that the controller has more free IPUs than it reported before.
-pub(crate) fn is_gone(attempt: &Attempt, remote_state: &RemoteState) -> bool {
+pub fn is_gone(attempt: &Attempt, remote_state: &RemoteState) -> bool {
     attempt.outcome == AttemptOutcome::Created && *remote_state == RemoteState::Absent
 }
 

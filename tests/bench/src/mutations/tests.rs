@@ -23,7 +23,7 @@ fn every_mutation_still_finds_its_text_once() {
 
 #[test]
 fn every_bound_that_is_to_find_a_mutation_exists() {
-    let path = checkout().join("host/partitions/src/model/bounds.rs");
+    let path = checkout().join("tests/partition-simulation/src/model/bounds.rs");
     let bounds = fs::read_to_string(path).unwrap();
     for mutation in all() {
         if let FoundBy::Bound(bound) = mutation.found_by {

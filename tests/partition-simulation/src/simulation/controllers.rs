@@ -8,7 +8,7 @@ use ipu_ledger::observations::{Observation, Reply};
 use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionState, ReadyState};
 
 use super::event_queue::Ticket;
-use crate::controllers::inventory_view::with_inventory;
+use ipu_partitions::controllers::inventory_view::with_inventory;
 
 /// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use ipu_api::crd;
-use ipu_api::ipupartition::IPUPartition;
 use jsonschema::Validator;
+
+use crate::crd;
+use crate::ipupartition::IPUPartition;
 
 /// The errors with which the API server refuses an IPUPartition.
 ///

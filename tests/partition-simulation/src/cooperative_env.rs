@@ -15,7 +15,7 @@ use ipu_placement::guest_call::{Candidates, QueueView};
 use jiff::Timestamp;
 
 use super::sim_adapter::{self, Reconcile};
-use crate::crd_schema::violations;
+use ipu_api::crd::violations::violations;
 
 /// An object, earlier observations of its reconcile, and its environment.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ use ipu_placement::queue::{self, QueueEntry};
 use jiff::Timestamp;
 use vipu_client::model::{Inventory, PartitionState};
 
-use crate::reconcile::health;
+use ipu_partitions::reconcile::health;
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Observer;
-use crate::accounting::IpuState;
+use ipu_partitions::accounting::IpuState;
 use crate::simulation::rng::Rng;
 use crate::simulation::scenario::random_world;
 use crate::simulation::trace::{Detail, Trace};

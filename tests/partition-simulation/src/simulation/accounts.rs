@@ -18,10 +18,10 @@ use super::owners::Job;
 use super::rng::Rng;
 use super::trace::{Detail, Trace};
 use super::world::World;
-use crate::accounting::observation::{LedgerUse, UsedPartitions};
-use crate::accounting::pod_readiness::PodCounts;
-use crate::accounting::{Accounts, ControllerUse, IpuState};
-use crate::store::Cache;
+use ipu_partitions::accounting::observation::{LedgerUse, UsedPartitions};
+use ipu_partitions::accounting::pod_readiness::PodCounts;
+use ipu_partitions::accounting::{Accounts, ControllerUse, IpuState};
+use ipu_partitions::store::Cache;
 
 /// IPUs of each controller.
 const SIZES: [u32; 2] = [8, 16];
