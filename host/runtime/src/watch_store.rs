@@ -11,12 +11,17 @@ use kube::runtime::watcher::Event;
 pub use expectations::Expectations;
 pub use tracked::{Tracked, TrackedStore};
 
-/// Returns the version of an object. Versions of one object are comparable numbers (Kubernetes 1.35 guarantees this, and
-/// revisions of etcd always were). A version that is not a number counts as the oldest.
+/// Returns the version of an object. A version that is not a number counts as the oldest.
 pub fn version(metadata: &ObjectMeta) -> u64 {
     let version = metadata.resource_version.as_deref();
-    let version = version.and_then(|version| version.parse().ok());
-    version.unwrap_or(0)
+    version.and_then(version_number).unwrap_or(0)
+}
+
+/// Returns a version as a number. Two versions of one kind are comparable numbers (Kubernetes guarantees this since 1.35,
+/// KEP 5504, and revisions of etcd always were).
+pub fn version_number(version: &str) -> Option<u64> {
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
+    is_plain.then(|| version.parse().ok()).flatten()
 }
 
 /// Projections of objects, by key. An object that a list does not contain is removed when the list is complete.

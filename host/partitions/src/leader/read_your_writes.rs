@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
-use ipu_runtime::watch_store::Expectations;
+use ipu_runtime::watch_store::{Expectations, version_number};
 use parking_lot::Mutex;
 
 /// Longest wait for the watch. Versions go back when an admin restores the API server from a backup. Then the older
@@ -26,7 +26,7 @@ impl ReadYourWrites {
     /// is not stored.
     pub(crate) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
         let uid = Uid::of(uid);
-        match version.and_then(number) {
+        match version.and_then(version_number) {
             Some(version) => self.0.lock().expect(uid, (uid, version), 0, now),
             None => self.0.lock().observe(uid, uid, u64::MAX),
         }
@@ -34,7 +34,7 @@ impl ReadYourWrites {
 
     /// Returns the remaining wait for the watch. `None`: it has shown the last write.
     pub(crate) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
-        let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
+        let (uid, seen) = (Uid::of(uid), seen.and_then(version_number)?);
         let mut expectations = self.0.lock();
         expectations.observe(uid, uid, seen);
         expectations.remaining(uid, now)
@@ -48,13 +48,6 @@ impl ReadYourWrites {
         expectations.observe(uid, uid, u64::MAX);
         expectations.expect(uid, (uid, u64::MAX), 0, now);
     }
-}
-
-/// A version as the number that Kubernetes promises it to be for its own kinds and for those of CRDs,
-/// so that two of one kind can be compared (KEP 5504, Kubernetes 1.35).
-fn number(version: &str) -> Option<u64> {
-    let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
-    is_plain.then(|| version.parse().ok()).flatten()
 }
 
 #[cfg(test)]
