@@ -241,6 +241,10 @@ pub struct Attempt {
     /// Answer of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether the controller refused the attempt because it lacks free IPUs (`ResourceExhausted`). Missing: it did not
+    /// refuse the attempt, or an early version wrote it; then the gRPC code is the end of `reason`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exhausted: Option<bool>,
     /// Start of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
@@ -325,10 +329,41 @@ impl Attempt {
             AttemptOutcome::Refused | AttemptOutcome::Removed => false,
         }
     }
+
+    /// Whether the controller refused the attempt because it lacks free IPUs.
+    pub fn is_exhausted(&self) -> bool {
+        let is_in_reason = || {
+            let reason = self.reason.as_deref();
+            reason.is_some_and(|reason| reason.ends_with("(ResourceExhausted)"))
+        };
+        self.outcome == AttemptOutcome::Refused && self.exhausted.unwrap_or_else(is_in_reason)
+    }
 }
 
-/// Whether the reason of a refused attempt says that the V-IPU controller has no IPUs left: the end of the reason is the
-/// gRPC code.
-pub fn is_exhausted_reason(reason: &str) -> bool {
-    reason.ends_with("(ResourceExhausted)")
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Attempt;
+
+    #[test]
+    fn lack_of_ipus_is_read_from_the_field_or_an_early_reason() {
+        let code = "it refused CreatePartition: no block (ResourceExhausted)";
+        for (outcome, reason, exhausted, expected) in [
+            ("refused", "full", Some(true), true),
+            ("refused", code, Some(false), false),
+            ("refused", code, None, true),
+            ("refused", "no (InvalidArgument)", None, false),
+            ("removed", code, None, false),
+        ] {
+            let attempt: Attempt = serde_json::from_value(json!({
+                "controller": {
+                    "name": "pod1", "host": "pod1", "port": 1, "labelKey": "a", "labelValue": "b",
+                },
+                "id": "p-1", "outcome": outcome, "reason": reason, "exhausted": exhausted,
+            }))
+            .unwrap();
+            assert_eq!(attempt.is_exhausted(), expected, "{attempt:?}");
+        }
+    }
 }

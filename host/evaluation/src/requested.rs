@@ -177,6 +177,7 @@ fn attempt(controller: ControllerRef, outcome: AttemptOutcome, now: Timestamp) -
         controller,
         outcome,
         reason: None,
+        exhausted: None,
         started: Some(Time(now)),
         decided_by: None,
         account: None,

@@ -68,7 +68,9 @@ pub enum Reply {
     Done,
     /// The request never reached the controller, so it has no effect.
     NotSent(String),
-    /// The controller refused, or no reply arrived: the outcome is unknown until the state is read.
+    /// The controller refused because it lacks free IPUs. The outcome is unknown until the state is read.
+    Exhausted(String),
+    /// The controller refused for another reason, or no reply arrived: the outcome is unknown until the state is read.
     Failed(String),
 }
 

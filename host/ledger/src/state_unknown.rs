@@ -95,6 +95,7 @@ mod tests {
             id: (*id).to_owned(),
             outcome: AttemptOutcome::Created,
             reason: None,
+            exhausted: None,
             started: None,
             decided_by: None,
             account: None,

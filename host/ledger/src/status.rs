@@ -63,6 +63,7 @@ fn unsettled(controller: ControllerRef, id: String, now: Timestamp) -> Attempt {
         id,
         outcome: AttemptOutcome::Unknown,
         reason: None,
+        exhausted: None,
         started: Some(Time(now)),
         decided_by: None,
         account: None,
@@ -116,6 +117,20 @@ pub(crate) fn with_outcome(
         if reason.is_some() {
             attempt.reason = reason.map(ToOwned::to_owned);
         }
+    }
+    next
+}
+
+/// The controller has refused the attempt `id`, or its partition never became active. `is_exhausted`: it lacks free IPUs.
+pub(crate) fn refused(
+    status: &IPUPartitionStatus,
+    id: &str,
+    reason: Option<&str>,
+    is_exhausted: bool,
+) -> IPUPartitionStatus {
+    let mut next = with_outcome(status, id, AttemptOutcome::Refused, reason);
+    for attempt in next.attempts.iter_mut().filter(|attempt| attempt.id == id) {
+        attempt.exhausted = Some(is_exhausted);
     }
     next
 }

@@ -273,20 +273,21 @@ fn not_made(
     attempt: &Attempt,
     observations: &Observations,
 ) -> IPUPartitionStatus {
-    let (outcome, reason) = match observations.created(&attempt.id) {
-        None => (
-            AttemptOutcome::Removed,
-            "the controller does not have it".to_owned(),
-        ),
-        Some(Reply::Done) => (
-            AttemptOutcome::Refused,
-            "it reported the partition as created, and does not have it".to_owned(),
-        ),
-        Some(Reply::NotSent(error) | Reply::Failed(error)) => {
-            (AttemptOutcome::Refused, error.clone())
+    let id = &attempt.id;
+    match observations.created(id) {
+        None => {
+            let reason = "the controller does not have it";
+            status::with_outcome(status, id, AttemptOutcome::Removed, Some(reason))
         }
-    };
-    status::with_outcome(status, &attempt.id, outcome, Some(&reason))
+        Some(Reply::Done) => {
+            let reason = "it reported the partition as created, and does not have it";
+            status::refused(status, id, Some(reason), false)
+        }
+        Some(Reply::NotSent(error) | Reply::Failed(error)) => {
+            status::refused(status, id, Some(error), false)
+        }
+        Some(Reply::Exhausted(error)) => status::refused(status, id, Some(error), true),
+    }
 }
 
 /// Removes a partition that the slot does not use, when no Pod uses it.
@@ -342,11 +343,10 @@ fn remove(
 
 /// A partition that never became active counts as refused, so the next attempt chooses another controller.
 fn removed(status: &IPUPartitionStatus, attempt: &Attempt) -> IPUPartitionStatus {
-    let outcome = match attempt.reason {
-        Some(_) => AttemptOutcome::Refused,
-        None => AttemptOutcome::Removed,
-    };
-    status::with_outcome(status, &attempt.id, outcome, None)
+    match attempt.reason {
+        Some(_) => status::refused(status, &attempt.id, None, false),
+        None => status::with_outcome(status, &attempt.id, AttemptOutcome::Removed, None),
+    }
 }
 
 fn is_vacant(status: &IPUPartitionStatus) -> bool {

@@ -4,7 +4,7 @@
 
 pub mod values;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -159,6 +159,8 @@ pub enum Placement {
 pub struct Request {
     /// The attempts of this round.
     pub tried: Vec<PlaceAttempt>,
+    /// Names of the controllers that refused because they lack free IPUs.
+    exhausted: BTreeSet<String>,
     /// The other waiting partitions by size, the largest first.
     pub waiting: Vec<SizeCount>,
     ipus: u32,
@@ -212,8 +214,10 @@ pub fn prepare(
     for view in &mut capacity.views {
         view.unschedulable = me.unsuited.get(&view.name).cloned();
     }
+    let tried = values::tried(partition, &found.refusals, &capacity.views);
     Placement::Ask(Box::new(Request {
-        tried: crate::guest_call::values::tried(partition, &found.refusals, &capacity.views),
+        tried: tried.attempts,
+        exhausted: tried.exhausted,
         waiting: queue::sizes(entries.iter().filter(|other| other.uid != me.uid)),
         ipus: partition.spec.ipus,
         capacity,
@@ -258,12 +262,7 @@ impl Request {
                 let mut unnamed = self.unschedulable();
                 unnamed.retain(|reason| !is_named(&reason.controller));
                 reasons.extend(unnamed);
-                let reasons = crate::guest_call::values::with_refusals(
-                    reasons,
-                    &self.tried,
-                    views,
-                    self.ipus,
-                );
+                let reasons = values::with_refusals(reasons, &self.exhausted, views, self.ipus);
                 let reasons = backfill::explained(reasons, &self.capacity);
                 let mut reasons = allocations::explained(reasons, &self.withheld);
                 reasons.extend(self.cordon_reasons);

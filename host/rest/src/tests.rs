@@ -48,6 +48,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
             id: "p-mnist".to_owned(),
             outcome,
             reason: None,
+            exhausted: None,
             started: None,
             decided_by: None,
             account: None,

@@ -114,6 +114,23 @@ impl VipuError {
         matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
 
+    /// Whether the call never reached the controller, so that it has no effect, now or later.
+    pub fn is_unsent(&self) -> bool {
+        match self {
+            VipuError::Address(_)
+            | VipuError::UnlistedAddress { .. }
+            | VipuError::Auth(_)
+            | VipuError::Unreachable(_) => true,
+            VipuError::OutcomeUnknown { .. }
+            | VipuError::Refused { .. }
+            | VipuError::Denied { .. }
+            | VipuError::OtherAccount
+            | VipuError::OtherPartition { .. }
+            | VipuError::Incomplete { .. }
+            | VipuError::NotAnswered => false,
+        }
+    }
+
     /// Whether the controller reports a lack of free IPUs: `ResourceExhausted`, as gRPC defines it. Any other refusal
     /// may concern this request alone.
     pub fn is_exhausted(&self) -> bool {
@@ -270,8 +287,6 @@ fn root(error: &(dyn Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ipu_api::ipupartition::is_exhausted_reason;
-
     use super::*;
 
     #[test]
@@ -288,7 +303,7 @@ mod tests {
             assert_eq!(matches!(error, VipuError::Refused { .. }), refused);
             let exhausted = number == 8;
             assert_eq!(error.is_exhausted(), exhausted, "{code:?}");
-            assert_eq!(is_exhausted_reason(&error.reason()), exhausted, "{code:?}");
+            assert!(!error.is_unsent(), "{code:?}: the server has answered");
             assert_eq!(error.is_unanswered(), number == 4, "{code:?}");
         }
     }
@@ -331,7 +346,7 @@ mod tests {
         status.set_source(Arc::new(std::io::Error::other("broken pipe")));
         let error = VipuError::from_status("CreatePartition", status);
         assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
-        assert!(error.is_unanswered());
+        assert!(error.is_unanswered() && !error.is_unsent() && !error.is_exhausted());
         assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
     }
 
@@ -341,6 +356,7 @@ mod tests {
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let error = VipuError::from_status("CreatePartition", status);
         assert!(matches!(error, VipuError::Unreachable(_)) && error.is_unanswered());
+        assert!(error.is_unsent());
         assert_eq!(error.reason(), "it cannot be reached: connection refused");
     }
 }

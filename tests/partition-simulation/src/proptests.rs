@@ -63,6 +63,7 @@ fn attempt() -> impl Strategy<Value = Attempt> {
             id,
             outcome,
             reason,
+            exhausted: None,
             started,
             decided_by: None,
             account: None,
@@ -186,6 +187,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     let reply = prop_oneof![
         Just(Reply::Done),
         Just(Reply::NotSent("down".to_owned())),
+        Just(Reply::Exhausted("full".to_owned())),
         Just(Reply::Failed("no".to_owned())),
     ];
     let remote_state = prop_oneof![

@@ -31,7 +31,7 @@ const OF_KUBERNETES: [(&str, &str); 7] = [
 ];
 
 /// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
-const SINCE: [(&str, &str); 47] = [
+const SINCE: [(&str, &str); 48] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
@@ -73,6 +73,7 @@ const SINCE: [(&str, &str); 47] = [
     ("IPUJob.status.workersStatus", GRAPHCORE),
     ("IPUPartition.spec.options.avoidControllers", "0.2.0"),
     ("IPUPartition.spec.options.scheduling", "0.2.0"),
+    ("IPUPartition.status.attempts[].exhausted", "0.2.0"),
     ("IPUPartition.status.firstIpu", "0.2.0"),
     ("IPUPartition", OURS),
     ("IPUPolicy.spec.untilActive", "0.2.0"),

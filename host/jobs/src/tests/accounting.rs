@@ -38,6 +38,7 @@ fn formed(world: &mut World, requested: &str, ready: &str) {
         id: id.clone(),
         outcome: AttemptOutcome::Created,
         reason: None,
+        exhausted: None,
         started: Some(time(at(requested))),
         decided_by: None,
         account: None,

@@ -160,6 +160,7 @@ mod tests {
                 id: "p-1".to_owned(),
                 outcome: AttemptOutcome::Unknown,
                 reason: None,
+                exhausted: None,
                 started: None,
                 decided_by: Some(DecidedBy {
                     policy: policy.to_owned(),
@@ -198,6 +199,7 @@ mod tests {
             id: id.to_owned(),
             outcome: AttemptOutcome::Created,
             reason: None,
+            exhausted: None,
             started: None,
             decided_by: None,
             account: None,

@@ -50,28 +50,32 @@ pub(super) async fn create(
         return Reply::Done;
     };
     context.pool.changed(controller);
-    let reason = shortened(&error.reason());
-    tracing::warn!(
-        id = attempt.id,
-        controller = attempt.controller.name,
-        reason,
-        "create failed"
-    );
-    if error.is_exhausted() && refusals::are_options_usual(&spec.options) {
-        context.pool.refused(controller, partition, &reason);
+    let reply = reply(&error);
+    if let Reply::NotSent(reason) | Reply::Exhausted(reason) | Reply::Failed(reason) = &reply {
+        tracing::warn!(
+            id = attempt.id,
+            controller = attempt.controller.name,
+            reason,
+            "create failed"
+        );
     }
-    match error {
-        VipuError::Address(_)
-        | VipuError::UnlistedAddress { .. }
-        | VipuError::Auth(_)
-        | VipuError::Unreachable(_) => Reply::NotSent(reason),
-        VipuError::OutcomeUnknown { .. }
-        | VipuError::Refused { .. }
-        | VipuError::Denied { .. }
-        | VipuError::OtherAccount
-        | VipuError::OtherPartition { .. }
-        | VipuError::Incomplete { .. }
-        | VipuError::NotAnswered => Reply::Failed(reason),
+    if let Reply::Exhausted(reason) = &reply
+        && refusals::are_options_usual(&spec.options)
+    {
+        context.pool.refused(controller, partition, reason);
+    }
+    reply
+}
+
+/// The reply to a failed CreatePartition.
+fn reply(error: &VipuError) -> Reply {
+    let reason = shortened(&error.reason());
+    if error.is_unsent() {
+        Reply::NotSent(reason)
+    } else if error.is_exhausted() {
+        Reply::Exhausted(reason)
+    } else {
+        Reply::Failed(reason)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Pure: the request to a placement guest for an IPUPartition, and the result of its answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::guest::namespace::{NamespaceContext, Usage};
 use ipu_api::guest::placement::{
@@ -9,7 +9,7 @@ use ipu_api::guest::placement::{
 };
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
-    PartitionOptions, WaitingReason, is_exhausted_reason,
+    PartitionOptions, WaitingReason,
 };
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::vipu_controller::{CordonState, CordonStates};
@@ -89,6 +89,15 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
     }
 }
 
+/// The attempts of one round.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// The attempts, as a guest gets them.
+    pub attempts: Vec<PlaceAttempt>,
+    /// Names of the controllers that refused because they lack free IPUs.
+    pub exhausted: BTreeSet<String>,
+}
+
 /// The attempts of this round: controllers that refused, and those that may still hold a partition, because they do not
 /// answer or have not removed it. A refusal for lack of IPUs counts for all requests of its size alike, as long as it
 /// stands: if it counted only for this one, a later request would get the next IPUs.
@@ -96,18 +105,27 @@ pub fn tried(
     partition: &IPUPartition,
     standing: &StandingRefusals,
     views: &[ControllerView],
-) -> Vec<PlaceAttempt> {
+) -> Tried {
     let spec = &partition.spec;
-    let is_shared = refusals::are_options_usual(&spec.options);
     let own = partition.status.iter().flat_map(|status| &status.attempts);
-    let (lacking, mut tried): (Vec<_>, Vec<_>) = own
-        .filter_map(own_attempt)
-        .partition(|attempt| is_shared && is_lack_of_ipus(attempt));
-    if is_shared {
+    let (exhausted, others): (Vec<&Attempt>, Vec<&Attempt>) =
+        own.partition(|attempt| attempt.is_exhausted());
+    let own_exhausted: Vec<_> = exhausted.into_iter().filter_map(own_attempt).collect();
+    let lacking = if refusals::are_options_usual(&spec.options) {
         let uid = partition.metadata.uid.as_deref().unwrap_or_default();
-        tried.extend(standing.attempts(views, uid, spec.ipus, &lacking));
+        standing.attempts(views, uid, spec.ipus, &own_exhausted)
+    } else {
+        own_exhausted
+    };
+    let names = lacking.iter().map(|attempt| attempt.controller.clone());
+    Tried {
+        exhausted: names.collect(),
+        attempts: others
+            .into_iter()
+            .filter_map(own_attempt)
+            .chain(lacking)
+            .collect(),
     }
-    tried
 }
 
 fn own_attempt(attempt: &Attempt) -> Option<PlaceAttempt> {
@@ -127,10 +145,6 @@ fn own_attempt(attempt: &Attempt) -> Option<PlaceAttempt> {
             .clone()
             .unwrap_or_else(|| fallback.to_owned()),
     })
-}
-
-fn is_lack_of_ipus(attempt: &PlaceAttempt) -> bool {
-    attempt.outcome == PlaceOutcome::Refused && is_exhausted_reason(&attempt.reason)
 }
 
 /// The policy that decided. If the host has overruled a guest, that is the built-in serial walk.
@@ -173,22 +187,20 @@ pub fn answer(
     }
 }
 
-/// The reasons of a guest. Those of controllers that have refused a partition of so many IPUs for lack of IPUs,
-/// although as many are free, get the likely cause: a partition needs adjacent IPUs, and the controller has not reported
-/// which of them are free.
+/// The reasons of a guest. Those of controllers that have refused a partition of so many IPUs because they are
+/// `exhausted`, although as many are free, get the likely cause: a partition needs adjacent IPUs, and the controller has
+/// not reported which of them are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
-    tried: &[PlaceAttempt],
+    exhausted: &BTreeSet<String>,
     views: &[ControllerView],
     ipus: u32,
 ) -> Vec<WaitingReason> {
-    let is_refusal =
-        |attempt: &PlaceAttempt, name: &str| attempt.controller == name && is_lack_of_ipus(attempt);
     for reason in &mut reasons {
         let name = &reason.controller;
         let view = views.iter().find(|view| view.name == *name);
-        let view = view.filter(|view| view.largest_free >= ipus);
-        if let Some(view) = view.filter(|_| tried.iter().any(|one| is_refusal(one, name))) {
+        let view = view.filter(|view| view.largest_free >= ipus && exhausted.contains(name));
+        if let Some(view) = view {
             reason.reason = format!("{}; {}", reason.reason, refusals::likely_cause(view));
         }
     }
@@ -214,6 +226,8 @@ pub fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -231,25 +245,54 @@ mod tests {
             free_blocks: Vec::new(),
             failures: 0,
         };
-        for (reason, expected) in [
+        for (name, expected) in [
             (
-                "no such block (ResourceExhausted)",
+                "pod1",
                 "it was tried; 8 of its 16 IPUs are free, perhaps not together",
             ),
-            ("no such option (InvalidArgument)", "it was tried"),
+            ("pod2", "it was tried"),
         ] {
-            let tried = PlaceAttempt {
-                controller: "pod1".to_owned(),
-                outcome: PlaceOutcome::Refused,
-                reason: reason.to_owned(),
-            };
+            let exhausted = BTreeSet::from([name.to_owned()]);
             let reasons = vec![WaitingReason {
                 controller: "pod1".to_owned(),
                 reason: "it was tried".to_owned(),
             }];
             let views = std::slice::from_ref(&view);
-            let reasons = with_refusals(reasons, &[tried], views, 8);
+            let reasons = with_refusals(reasons, &exhausted, views, 8);
             assert_eq!(reasons[0].reason, expected);
         }
+    }
+    #[test]
+    fn refusals_for_lack_of_ipus_are_told_from_others_by_their_field() {
+        let status = json!({"attempts": [
+            attempt("pod1", "full", Some(true)),
+            attempt("pod2", "odd (ResourceExhausted)", Some(false)),
+            attempt("pod3", "full (ResourceExhausted)", None),
+        ]});
+        let mut partition: IPUPartition = serde_json::from_value(json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition", "metadata": {"uid": "a"},
+            "spec": {
+                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "a", "uid": "u"},
+                "slot": 0, "ipus": 8, "gcds": 1, "options": {"reconfigurable": true},
+            },
+            "status": status,
+        }))
+        .unwrap();
+        let found = tried(&partition, &StandingRefusals::default(), &[]);
+        assert_eq!(found.attempts.len(), 3);
+        assert_eq!(found.exhausted, ["pod1", "pod3"].map(str::to_owned).into());
+        partition.spec.options.reconfigurable = false;
+        let found = tried(&partition, &StandingRefusals::default(), &[]);
+        assert_eq!(found.exhausted, BTreeSet::new(), "none stands");
+        assert_eq!(found.attempts.len(), 1);
+    }
+
+    fn attempt(controller: &str, reason: &str, exhausted: Option<bool>) -> Value {
+        json!({
+            "controller": {
+                "name": controller, "host": controller, "port": 1, "labelKey": "a", "labelValue": "b",
+            },
+            "id": "p", "outcome": "refused", "reason": reason, "exhausted": exhausted,
+        })
     }
 }

@@ -369,6 +369,7 @@ fn edit(state: &mut State, key: Key, outcome: AttemptOutcome) {
             id: super::foreign(0),
             outcome,
             reason: None,
+            exhausted: None,
             started: None,
             decided_by: None,
             account: None,

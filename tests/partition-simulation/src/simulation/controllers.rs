@@ -45,6 +45,7 @@ impl Call {
                 reply: match result {
                     Ok(()) => Reply::Done,
                     Err(error) if was_never_sent => Reply::NotSent(error),
+                    Err(error) if error.ends_with("(ResourceExhausted)") => Reply::Exhausted(error),
                     Err(error) => Reply::Failed(error),
                 },
                 id,

@@ -37,7 +37,7 @@ impl Evidence {
                     Reply::NotSent(_) => {
                         self.absent.insert(id.clone());
                     }
-                    Reply::Failed(_) => {
+                    Reply::Exhausted(_) | Reply::Failed(_) => {
                         self.unanswered.insert(id.clone());
                     }
                 }

@@ -260,6 +260,7 @@ impl World {
                 id,
                 outcome,
                 reason: None,
+                exhausted: None,
                 started: None,
                 decided_by: None,
                 account: None,

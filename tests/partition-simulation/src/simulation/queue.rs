@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ipu_api::ipupartition::{ControllerRef, IPUPartition, is_exhausted_reason};
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_ledger::observations::{Observation, Reply};
 use ipu_placement::cycle::Pass;
@@ -166,9 +166,9 @@ impl World {
                 refusals.created(name, ipus);
             }
             Observation::Created {
-                reply: Reply::Failed(reason),
+                reply: Reply::Exhausted(reason),
                 ..
-            } if is_exhausted_reason(reason) => refusals.refused(name, uid, ipus, reason, now),
+            } => refusals.refused(name, uid, ipus, reason, now),
             Observation::Removed { error: None, .. } => refusals.released(name),
             _ => {}
         }
