@@ -15,7 +15,7 @@ use super::observations::{
     HealthState, Intent, Observations, PartitionHealth, RemoteState, live_pods,
 };
 use super::step::{Requeue, Settings, Step, write_if_changed};
-use crate::status;
+use crate::status::{self, Choice};
 use crate::unsettled_attempts::{self, Blocker, Settlement};
 
 /// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
@@ -302,27 +302,33 @@ fn place(
         let noted = status::with_message(status, first.describe());
         return write_if_changed(partition, noted, Requeue::Blocked);
     }
-    match observations.answer() {
-        None => Step::Place,
-        Some(PlacementDecision::Try(controller, by)) => {
+    let Some(answer) = observations.answer() else {
+        return Step::Place;
+    };
+    match &answer.decision {
+        PlacementDecision::Try(controller, by) => {
             let generation = status.generation + 1;
             let id = settings.identity.partition_id(
                 &partition.spec.owner,
                 partition.spec.slot,
                 partition.metadata.uid.as_deref().unwrap_or_default(),
                 generation,
-                observations.nonce(),
+                answer.nonce,
             );
-            let chosen = (controller.clone(), by.clone());
-            let begun = status::begun(status, chosen, id.clone(), generation, now);
+            let choice = Choice {
+                controller,
+                by,
+                account: answer.account.as_deref(),
+            };
+            let begun = status::begun(status, &choice, id.clone(), generation, now);
             Step::Record(Box::new(begun), Intent::Create(id))
         }
-        Some(PlacementDecision::Wait(reasons)) => {
+        PlacementDecision::Wait(reasons) => {
             let reasons = unsettled_attempts::explained(reasons, blockers);
             let waiting = status::waiting(status, &reasons, now);
             write_if_changed(partition, waiting, Requeue::ForCapacity)
         }
-        Some(PlacementDecision::Reject(why)) => write_if_changed(
+        PlacementDecision::Reject(why) => write_if_changed(
             partition,
             status::rejected(status, why, now),
             Requeue::ForCapacity,

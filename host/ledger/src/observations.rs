@@ -55,10 +55,21 @@ pub enum Observation {
         /// Reason that the controller gave, if it failed.
         error: Option<String>,
     },
-    /// The placement decision, and a random number for the id of the attempt.
-    Placed(PlacementDecision, u64),
+    /// The placement decision.
+    Placed(Answer),
     /// The eviction of the partition was evaluated.
     Eviction(EvictionState),
+}
+
+/// A placement decision, with the data for the attempt that follows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// The decision.
+    pub decision: PlacementDecision,
+    /// Short hash of the V-IPU user id of calls to the chosen controller. `None`: they have none.
+    pub account: Option<String>,
+    /// A random number for the id of the attempt.
+    pub nonce: u64,
 }
 
 /// The reply to CreatePartition.
@@ -121,12 +132,14 @@ pub struct PartitionHealth {
     pub auto_resets: Option<AutoResets>,
     /// Place of its first IPU, from the last list of the controller. `None`: not known.
     pub first_ipu: Option<u32>,
+    /// Short hash of the V-IPU user id that was shown the partition. `None`: the call had none.
+    pub account: Option<String>,
 }
 
 // A time of Kubernetes has no hash; what is equal has the same one without it.
 impl Hash for PartitionHealth {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.state, &self.errors, self.first_ipu).hash(state);
+        (self.state, &self.errors, self.first_ipu, &self.account).hash(state);
     }
 }
 
@@ -162,8 +175,7 @@ pub struct Observations {
     users: BTreeMap<String, Vec<String>>,
     removed: BTreeMap<String, Option<String>>,
     reset: BTreeMap<String, Option<String>>,
-    answer: Option<PlacementDecision>,
-    nonce: u64,
+    answer: Option<Answer>,
     eviction_state: Option<EvictionState>,
 }
 
@@ -199,7 +211,7 @@ impl Observations {
                 self.remote_states.remove(&id);
                 self.reset.insert(id, error);
             }
-            Observation::Placed(answer, nonce) => (self.answer, self.nonce) = (Some(answer), nonce),
+            Observation::Placed(answer) => self.answer = Some(answer),
             Observation::Eviction(found) => self.eviction_state = Some(found),
         }
     }
@@ -254,12 +266,7 @@ impl Observations {
     }
 
     /// The placement decision since the last attempt.
-    pub fn answer(&self) -> Option<&PlacementDecision> {
+    pub fn answer(&self) -> Option<&Answer> {
         self.answer.as_ref()
-    }
-
-    /// The random number of the placement decision.
-    pub fn nonce(&self) -> u64 {
-        self.nonce
     }
 }

@@ -70,3 +70,6 @@ impl Steps {
         self.has_worked
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,91 +1,25 @@
 //! Pure: every change of the status of an IPUPartition.
 
+mod attempts;
 mod waiting;
 
 use ipu_api::ipupartition::{
-    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
+    Attempt, AttemptOutcome, ControllerRef, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::observations::{HealthState, PartitionHealth};
 
+pub use attempts::adoption_requested;
+pub(crate) use attempts::{Choice, begun, disowned, refused, with_accounts, with_outcome};
 pub(crate) use waiting::rejected;
 pub use waiting::waiting;
-
-/// Removed attempts that stay listed for users.
-const HISTORY: usize = 8;
 
 /// The attempt whose partition the slot uses or will use.
 pub fn current(status: &IPUPartitionStatus) -> Option<&Attempt> {
     let id = status.partition_id.as_deref()?;
     status.attempts.iter().find(|attempt| attempt.id == id)
-}
-
-/// Records an attempt to create partition `id` on a controller that `by` has chosen.
-pub fn begun(
-    status: &IPUPartitionStatus,
-    (controller, by): (ControllerRef, DecidedBy),
-    id: String,
-    generation: i64,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let message = format!("requesting partition {id} from {}", controller.name);
-    let attempt = Attempt {
-        decided_by: Some(by),
-        ..unsettled(controller, id, now)
-    };
-    tried(status, attempt, generation, message, now)
-}
-
-/// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown outcome.
-pub fn adoption_requested(
-    status: &IPUPartitionStatus,
-    (controller, account): (ControllerRef, Option<String>),
-    id: String,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let message = format!(
-        "adopting partition {id} on {}, which Graphcore's operator created",
-        controller.name
-    );
-    let attempt = Attempt {
-        account,
-        ..unsettled(controller, id, now)
-    };
-    tried(status, attempt, status.generation + 1, message, now)
-}
-
-fn unsettled(controller: ControllerRef, id: String, now: Timestamp) -> Attempt {
-    Attempt {
-        controller,
-        id,
-        outcome: AttemptOutcome::Unknown,
-        reason: None,
-        exhausted: None,
-        started: Some(Time(now)),
-        decided_by: None,
-        account: None,
-    }
-}
-
-fn tried(
-    status: &IPUPartitionStatus,
-    attempt: Attempt,
-    generation: i64,
-    message: String,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let mut next = status.clone();
-    next.generation = generation;
-    next.phase = PartitionPhase::Creating;
-    next.partition_id = None;
-    next.first_ipu = None;
-    next.controller = None;
-    next.attempts.push(attempt);
-    forget_old(&mut next.attempts);
-    ready(next, false, CREATING, message, now)
 }
 
 /// The slot takes partition `id`, which its controller has.
@@ -102,37 +36,6 @@ pub fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPart
     next.partition_id = Some(id.to_owned());
     next.controller = controller;
     ready(next, false, CREATING, message, now)
-}
-
-/// Sets the outcome of the attempt `id`. The slot no longer uses an attempt that has ended.
-pub(crate) fn with_outcome(
-    status: &IPUPartitionStatus,
-    id: &str,
-    outcome: AttemptOutcome,
-    reason: Option<&str>,
-) -> IPUPartitionStatus {
-    let mut next = status.clone();
-    for attempt in next.attempts.iter_mut().filter(|attempt| attempt.id == id) {
-        attempt.outcome = outcome;
-        if reason.is_some() {
-            attempt.reason = reason.map(ToOwned::to_owned);
-        }
-    }
-    next
-}
-
-/// The controller has refused the attempt `id`, or its partition never became active. `is_exhausted`: it lacks free IPUs.
-pub(crate) fn refused(
-    status: &IPUPartitionStatus,
-    id: &str,
-    reason: Option<&str>,
-    is_exhausted: bool,
-) -> IPUPartitionStatus {
-    let mut next = with_outcome(status, id, AttemptOutcome::Refused, reason);
-    for attempt in next.attempts.iter_mut().filter(|attempt| attempt.id == id) {
-        attempt.exhausted = Some(is_exhausted);
-    }
-    next
 }
 
 /// Reports the health of the partition. A partition in error keeps its phase for a time, because users' programs reset
@@ -237,24 +140,6 @@ pub fn replaced(
     replacing(&next, message, now)
 }
 
-/// The operator did not generate the id for this object, and does not touch that partition.
-pub(crate) fn disowned(
-    status: &IPUPartitionStatus,
-    id: &str,
-    now: Timestamp,
-) -> IPUPartitionStatus {
-    let why = "ignored: the operator did not generate this id for this object";
-    let next = with_outcome(status, id, AttemptOutcome::Removed, Some(why));
-    if status.partition_id.as_deref() != Some(id) {
-        return next;
-    }
-    let message = format!(
-        "status.partitionId is {id:?}, which the operator did not generate for this object; the operator \
-         ignores that partition, and creates another one"
-    );
-    replacing(&next, message, now)
-}
-
 fn replacing(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
     let mut status = without_draining(status);
     status.partition_id = None;
@@ -300,19 +185,6 @@ pub(crate) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPU
     let mut next = with_message(status, message);
     next.phase = PartitionPhase::Ready;
     next
-}
-
-/// Records that the controller has shown partition `id` to `account`. `None`: the status contains this already.
-pub fn with_account(
-    status: &IPUPartitionStatus,
-    id: &str,
-    account: Option<&str>,
-) -> Option<IPUPartitionStatus> {
-    let mut next = status.clone();
-    for attempt in next.attempts.iter_mut().filter(|one| one.id == id) {
-        attempt.account = account.map(str::to_owned);
-    }
-    (next != *status).then_some(next)
 }
 
 /// Replaces the names and addresses of renamed controllers, and changed labels: new Pods of the owner are scheduled by the
@@ -383,18 +255,6 @@ pub fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
             .as_ref()
             .map_or("", |controller| controller.name.as_str()),
     )
-}
-
-/// Drops the oldest removed attempts. Refused ones stay: they are the controllers that this round has tried.
-fn forget_old(attempts: &mut Vec<Attempt>) {
-    let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
-    let removed = attempts.iter().filter(|one| is_removed(one)).count();
-    let mut surplus = removed.saturating_sub(HISTORY);
-    attempts.retain(|attempt| {
-        let drop = surplus > 0 && is_removed(attempt);
-        surplus -= usize::from(drop);
-        !drop
-    });
 }
 
 /// Ends a round of attempts: earlier refusals do not count in the next one.

@@ -11,11 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
-use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
+use ipu_api::ipupartition::ControllerRef;
 use ipu_api::naming::Identity;
 use ipu_api::vipu_controller::{CordonState, CordonStates};
-use ipu_ledger::observations::{self, Intent, Observation};
-use ipu_ledger::status;
 use ipu_ledger::sweep::orphans;
 use ipu_placement::allocations::{self, Unlisted, Withheld};
 use ipu_placement::guest_call::Candidates;
@@ -162,36 +160,9 @@ impl ControllerPool {
         names.filter_map(controllers::unlisted).collect()
     }
 
-    /// Notes the account of the request in a new attempt.
-    pub(super) fn sign(&self, status: &mut IPUPartitionStatus, intent: &Intent) {
-        let Intent::Create(id) = intent else {
-            return;
-        };
-        for attempt in status.attempts.iter_mut().filter(|one| one.id == *id) {
-            let client = self.client(&attempt.controller).ok();
-            attempt.account = client.and_then(|client| client.account());
-        }
-    }
-
-    /// Notes the account that has seen an attempt's partition. `None`: it is noted already. A partition that an account
-    /// has seen is not hidden from it later. For a partition that was adopted, or requested by another V-IPU user, this
-    /// is the only way to find out that it is gone.
-    pub(super) fn shown(
-        &self,
-        status: &IPUPartitionStatus,
-        observation: &Observation,
-    ) -> Option<IPUPartitionStatus> {
-        let Observation::RemoteState {
-            id,
-            remote_state: observations::RemoteState::Present(_),
-        } = observation
-        else {
-            return None;
-        };
-        let mut attempts = status.attempts.iter();
-        let attempt = attempts.find(|one| one.id == *id)?;
-        let account = self.client(&attempt.controller).ok()?.account();
-        status::with_account(status, id, account.as_deref())
+    /// Short hash of the V-IPU user id of calls to a controller. `None`: they have none.
+    pub(super) fn account(&self, controller: &ControllerRef) -> Option<String> {
+        self.client(controller).ok()?.account()
     }
 
     /// A client of one controller, also of one that has left the list: its partitions have to be removed there.
@@ -325,8 +296,7 @@ impl ControllerPool {
     fn unlisted(&self, report: &Report) -> Option<Unlisted> {
         let controller = &report.controller;
         let inventory = report.inventory.as_ref().ok()?;
-        let client = self.client(controller).ok();
-        let account = client.and_then(|client| client.account());
+        let account = self.account(controller);
         let held = |cache: &mut Cache| {
             let all = cache.allocations();
             all.unlisted(

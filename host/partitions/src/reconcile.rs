@@ -110,14 +110,10 @@ async fn advance(
         .queue_state
         .requests()
         .begin_reconcile(Uid::of(&uid));
-    let (mut steps, mut shown, mut permit) = (Steps::default(), None, None);
+    let (mut steps, mut permit) = (Steps::default(), None);
     loop {
-        let step = if let Some(status) = shown.take() {
-            Step::Write(Box::new(status))
-        } else {
-            let current = |controller: &ControllerRef| context.pool.current_entry(controller);
-            steps.next(&partition, &context.settings, current, clock::now())?
-        };
+        let current = |controller: &ControllerRef| context.pool.current_entry(controller);
+        let step = steps.next(&partition, &context.settings, current, clock::now())?;
         tracing::trace!(partition = %partition.name_any(), ?step);
         if !has_permit(context, &partition, &step, &mut permit) {
             context.end_request(&partition, Ended::Postponed);
@@ -125,11 +121,7 @@ async fn advance(
             return Ok(requeue::delay(Requeue::ForCapacity, 0));
         }
         match execute::execute(context, (&partition, steps.has_worked()), step, slot).await? {
-            Outcome::Observed(observation) => {
-                let status = partition.status.as_ref();
-                shown = status.and_then(|status| context.pool.shown(status, &observation));
-                steps.observe(observation);
-            }
+            Outcome::Observed(observation) => steps.observe(observation),
             Outcome::Wrote(written, observation) => {
                 partition = *written;
                 let version = partition.resource_version();

@@ -89,6 +89,7 @@ pub(super) fn health(state: HealthState) -> PartitionHealth {
         errors: Vec::new(),
         auto_resets: None,
         first_ipu: None,
+        account: None,
     }
 }
 
@@ -162,7 +163,7 @@ impl CooperativeEnv {
                 Observation::Reset { id, error: refusal }
             }
             Step::EvaluateEviction => Observation::Eviction(EvictionState::default()),
-            Step::Place => Observation::Placed(placed(object), 0),
+            Step::Place => Observation::Placed(sim_adapter::answer(placed(object), 0)),
         })
     }
 }

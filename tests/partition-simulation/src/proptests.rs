@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use proptest::prelude::*;
 
 use super::cooperative_env::{self, Case, CooperativeEnv, health};
+use super::sim_adapter;
 
 /// Ids of this owner, of others, and none at all.
 const IDS: [&str; 8] = [
@@ -215,7 +216,7 @@ fn observation() -> impl Strategy<Value = Observation> {
             .prop_map(|(id, remote_state)| Observation::RemoteState { id, remote_state }),
         (id(), error()).prop_map(|(id, error)| Observation::Removed { id, error }),
         (id(), error()).prop_map(|(id, error)| Observation::Reset { id, error }),
-        answer.prop_map(|answer| Observation::Placed(answer, 0)),
+        answer.prop_map(|answer| Observation::Placed(sim_adapter::answer(answer, 0))),
     ]
 }
 

@@ -10,7 +10,7 @@ use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartition
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::naming::{self, Identity};
 use ipu_api::vipu_controller::CordonStates;
-use ipu_ledger::observations::{Observation, RemoteState};
+use ipu_ledger::observations::{Answer, Observation, RemoteState};
 use ipu_ledger::reconcile::Steps;
 use ipu_ledger::requeue;
 use ipu_ledger::step::{Requeue, Settings, Step};
@@ -30,6 +30,15 @@ use ipu_partitions::reconcile::health;
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
     Identity::new(&format!("cluster-{cluster}"), namespace)
+}
+
+/// A decision for an operator without a V-IPU user id.
+pub(super) fn answer(decision: PlacementDecision, nonce: u64) -> Answer {
+    Answer {
+        decision,
+        account: None,
+        nonce,
+    }
 }
 
 /// Time for which the sweep leaves a partition without an owner alone.

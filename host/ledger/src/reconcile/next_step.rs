@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::observations::Observations;
 use crate::step::{Requeue, Settings, Step, write_if_changed};
-use crate::{deleted, desired, state_unknown, unsettled_attempts};
+use crate::{deleted, desired, state_unknown, status, unsettled_attempts};
 
 /// Returns the next step for `partition`.
 pub(super) fn next(
@@ -43,6 +43,10 @@ fn decide(
     now: Timestamp,
 ) -> Step {
     if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {
+        return Step::Write(Box::new(status));
+    }
+    let status = partition.status.as_ref();
+    if let Some(status) = status.and_then(|status| status::with_accounts(status, observations)) {
         return Step::Write(Box::new(status));
     }
     match (partition.metadata.deletion_timestamp.is_some(), is_ours) {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::observations::{Observation, Observations, RemoteState};
 
 #[test]
 fn what_a_user_was_shown_is_asked_about_as_that_users() {
@@ -14,9 +15,10 @@ fn what_a_user_was_shown_is_asked_about_as_that_users() {
     let status: IPUPartitionStatus = serde_json::from_value(json!({"attempts": attempts})).unwrap();
     let second = || Some("second".to_owned());
     let accounts = |id: &str| {
-        let next = with_account(&status, id, Some("second"))?;
+        let observations = shown(id, Some("second"));
+        let next = with_accounts(&status, &observations)?;
         assert_eq!(
-            with_account(&next, id, Some("second")),
+            with_accounts(&next, &observations),
             None,
             "it says so already"
         );
@@ -27,6 +29,23 @@ fn what_a_user_was_shown_is_asked_about_as_that_users() {
     assert_eq!(accounts("p-1"), Some(vec![second(), first()]));
     assert_eq!(accounts("p-2"), Some(vec![None, second()]));
     assert_eq!(accounts("p-3"), None);
+}
+
+/// The partition was read by this account.
+fn shown(id: &str, account: Option<&str>) -> Observations {
+    let health = PartitionHealth {
+        state: HealthState::Active,
+        errors: Vec::new(),
+        auto_resets: None,
+        first_ipu: None,
+        account: account.map(str::to_owned),
+    };
+    let mut observations = Observations::default();
+    observations.observe(Observation::RemoteState {
+        id: id.to_owned(),
+        remote_state: RemoteState::Present(health),
+    });
+    observations
 }
 
 #[test]

@@ -96,7 +96,7 @@ mod tests {
     use ipu_api::ipupartition::ControllerRef;
 
     use super::*;
-    use crate::status::unsettled;
+    use crate::status::attempts::unsettled;
 
     fn controller() -> ControllerRef {
         serde_json::from_value(serde_json::json!({

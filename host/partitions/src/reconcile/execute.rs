@@ -2,7 +2,7 @@
 
 use ipu_api::ipupartition::{Attempt, ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
-use ipu_ledger::observations::{Intent, Observation};
+use ipu_ledger::observations::{Answer, Intent, Observation};
 use ipu_ledger::step::{Requeue, Step};
 use ipu_placement::allocations;
 use ipu_placement::decision::PlacementDecision;
@@ -88,8 +88,7 @@ pub(crate) async fn execute(
         Step::Write(status) => {
             return write(context, partition, *status, Observation::Written).await;
         }
-        Step::Record(mut status, intent) => {
-            context.pool.sign(&mut status, &intent);
+        Step::Record(status, intent) => {
             return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
         Step::Create(attempt) => Observation::Created {
@@ -118,7 +117,7 @@ pub(crate) async fn execute(
             id: attempt.id,
         },
         Step::Place => match ask(context, partition, has_written) {
-            Some(answer) => Observation::Placed(answer, nonce()?),
+            Some(decision) => Observation::Placed(answer(context, decision)?),
             // The placement loop triggers the next reconcile.
             None => return Ok(Outcome::Done(Requeue::ForCapacity)),
         },
@@ -146,6 +145,18 @@ fn ask(
         context.history.count_idle(&uid, true);
     }
     reply.answer
+}
+
+fn answer(context: &Context, decision: PlacementDecision) -> Result<Answer, ExecuteError> {
+    let account = match &decision {
+        PlacementDecision::Try(controller, _) => context.pool.account(controller),
+        PlacementDecision::Wait(_) | PlacementDecision::Reject(_) => None,
+    };
+    Ok(Answer {
+        decision,
+        account,
+        nonce: nonce()?,
+    })
 }
 
 /// A random number that makes an id unique, even after a restore of the API server.

@@ -24,6 +24,7 @@ pub fn health(state: &PartitionState) -> PartitionHealth {
             .collect(),
         auto_resets: state.auto_resets.clone(),
         first_ipu: None,
+        account: None,
     }
 }
 

@@ -114,6 +114,7 @@ async fn read_state(
         return Ok(RemoteState::Absent);
     };
     let mut health = health::health(&state);
+    health.account = client.account();
     health.first_ipu = context.pool.first_ipu(&attempt.controller, &attempt.id);
     let phase = partition.status.as_ref().map(|status| status.phase);
     if phase == Some(PartitionPhase::Creating)

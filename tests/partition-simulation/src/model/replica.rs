@@ -176,7 +176,7 @@ impl Small {
             }
             Step::Place => {
                 let answer = self.place(state, (who, key), &task.core.object);
-                Outcome::Observed(Observation::Placed(answer, 0))
+                Outcome::Observed(Observation::Placed(sim_adapter::answer(answer, 0)))
             }
         }
     }

@@ -27,7 +27,10 @@ impl World {
             Some(answer) => {
                 // The weakest random numbers that are sufficient: they differ where the API server was restored.
                 let nonce = self.restores;
-                self.observe(ticket, Observation::Placed(answer, nonce));
+                self.observe(
+                    ticket,
+                    Observation::Placed(sim_adapter::answer(answer, nonce)),
+                );
             }
             None => self.await_controller(ticket),
         }
