@@ -3,7 +3,7 @@
 
 pub mod orphans;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::iter;
 
 use crate::sweep::orphans::RemotePartition;
@@ -26,6 +26,7 @@ pub struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
     errors: Vec<E>,
     unanswered: Vec<RemotePartition>,
+    in_use: BTreeSet<RemotePartition>,
 }
 
 impl<O, E> Course<O, E> {
@@ -48,6 +49,7 @@ impl<O, E> Course<O, E> {
             tasks: ownerless.chain(due).collect(),
             errors,
             unanswered: Vec::new(),
+            in_use: BTreeSet::new(),
         }
     }
 
@@ -77,7 +79,14 @@ impl<O, E> Course<O, E> {
     pub fn counted(&mut self, partition: RemotePartition, users: usize) {
         if users == 0 {
             self.tasks.push_front(Task::Remove(partition));
+        } else {
+            self.in_use.insert(partition);
         }
+    }
+
+    /// Returns the partitions without an owner that Pods use.
+    pub fn take_in_use(&mut self) -> BTreeSet<RemotePartition> {
+        std::mem::take(&mut self.in_use)
     }
 
     /// Notes a removal without an answer. The next sweep continues with its controller: here, each other task on it may

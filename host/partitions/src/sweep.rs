@@ -4,6 +4,7 @@ mod executor;
 mod lists;
 mod ownerless;
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_ledger::sweep::Course;
-use ipu_ledger::sweep::orphans::{self, Suspects};
+use ipu_ledger::sweep::orphans::{self, RemotePartition, Suspects};
 use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
@@ -76,19 +77,15 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
     let (began, mut suspects) = (Instant::now(), Suspects::new());
     loop {
         // After a panic there are no suspects: each partition gets the whole grace period again.
-        let known = std::mem::take(&mut suspects);
+        let (known, mut in_use) = (std::mem::take(&mut suspects), BTreeSet::new());
         match panics::caught(sweep(&context, known, times.grace, began)).await {
             Ok(swept) => {
                 report(&swept.errors);
-                suspects = swept.suspects;
+                (suspects, in_use) = (swept.suspects, swept.in_use);
             }
             Err(error) => tracing::error!(error = explain(&error), "the sweep was not complete"),
         }
-        let pause = if suspects.is_empty() {
-            times.period
-        } else {
-            times.grace
-        };
+        let pause = orphans::until_next(&suspects, &in_use, times.period, times.grace);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,
@@ -117,6 +114,8 @@ async fn clear_owned(watched: &Watched, suspects: &mut Suspects) {
 struct Swept {
     /// Partitions without an owner, and since when.
     suspects: Suspects,
+    /// Those of them that Pods use.
+    in_use: BTreeSet<RemotePartition>,
     errors: Vec<SweepError>,
 }
 
@@ -138,8 +137,11 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         Ok(held) => held,
         // Without that list it is unknown which partitions have an owner.
         Err(error) => {
-            let errors = vec![error];
-            return Swept { suspects, errors };
+            return Swept {
+                suspects,
+                in_use: BTreeSet::new(),
+                errors: vec![error],
+            };
         }
     };
     let judged = std::mem::take(&mut held.suspects);
@@ -166,11 +168,12 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         leadership: &context.leadership,
         released: &context.released,
     };
-    let mut errors = Vec::new();
+    let (mut errors, mut in_use) = (Vec::new(), BTreeSet::new());
     for mut course in executor.run_all(&found, courses).await {
         for unanswered in course.take_unanswered() {
             orphans.suspects.insert(unanswered, first.elapsed());
         }
+        in_use.append(&mut course.take_in_use());
         errors.extend(course.into_errors());
     }
     let seconds = began.elapsed().as_secs_f64();
@@ -181,6 +184,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     }
     Swept {
         suspects: orphans.suspects,
+        in_use,
         errors,
     }
 }

@@ -50,6 +50,21 @@ pub fn find_orphans<'a>(
     orphans
 }
 
+/// Returns the time until the next sweep: the grace period if a partition without an owner may be removed then, otherwise
+/// the whole period. Nothing is due for partitions `in_use` before their Pods have ended, which may take days.
+pub fn until_next(
+    suspects: &Suspects,
+    in_use: &BTreeSet<RemotePartition>,
+    period: Duration,
+    grace: Duration,
+) -> Duration {
+    if suspects.keys().all(|suspect| in_use.contains(suspect)) {
+        period
+    } else {
+        grace
+    }
+}
+
 /// Removes the partitions that this IPUPartition lists from the suspects, between two sweeps: a partition that had an
 /// owner for a moment gets a new grace period.
 pub fn clear_owned(suspects: &mut Suspects, partition: &IPUPartition) {
@@ -87,6 +102,26 @@ mod tests {
     use super::*;
 
     const GRACE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn partitions_in_use_do_not_shorten_the_period() {
+        let period = Duration::from_mins(2);
+        let partition = |id: &str| ("pod1:8090".to_owned(), id.to_owned());
+        let suspects: Suspects = ["p-1", "p-2"]
+            .map(|id| (partition(id), Duration::ZERO))
+            .into();
+        for (in_use, expected) in [
+            (vec![], GRACE),
+            (vec!["p-1"], GRACE),
+            (vec!["p-1", "p-2"], period),
+        ] {
+            let in_use: BTreeSet<_> = in_use.into_iter().map(partition).collect();
+            let pause = until_next(&suspects, &in_use, period, GRACE);
+            assert_eq!(pause, expected, "{in_use:?}");
+        }
+        let none = until_next(&Suspects::new(), &BTreeSet::new(), period, GRACE);
+        assert_eq!(none, period);
+    }
 
     #[test]
     fn what_was_owned_between_two_sweeps_has_a_new_grace() {
