@@ -32,11 +32,7 @@ pub fn next(partition: &IPUPartition, observations: &Observations, now: Timestam
         return Step::RemoveFinalizer { abandoned };
     }
     let each: Vec<String> = blockers.iter().map(Blocker::describe).collect();
-    let requeue = if blockers.iter().any(Blocker::is_short) {
-        Requeue::Soon
-    } else {
-        Requeue::Blocked
-    };
+    let requeue = unsettled_attempts::requeue(&blockers).unwrap_or(Requeue::Blocked);
     write_if_changed(
         partition,
         status::releasing(&status, each.join("; "), now),

@@ -46,10 +46,11 @@ pub fn next(
 
 /// Requeue delay while other attempts are unsettled: their capacity is free only after their removal was observed.
 fn with_blockers(requeue: Requeue, blockers: &[Blocker]) -> Requeue {
-    match requeue {
-        _ if blockers.iter().any(Blocker::is_short) => Requeue::Soon,
-        Requeue::Never if !blockers.is_empty() => Requeue::Blocked,
-        requeue => requeue,
+    match unsettled_attempts::requeue(blockers) {
+        Some(short @ Requeue::Soon) => short,
+        Some(for_pods @ Requeue::ForPods) if requeue != Requeue::Soon => for_pods,
+        Some(blocked) if requeue == Requeue::Never => blocked,
+        Some(_) | None => requeue,
     }
 }
 
@@ -259,7 +260,8 @@ fn evaluate_eviction(
             Eviction::Later(why) => status::with_message(&stays, why.clone()),
             Eviction::No | Eviction::Now => stays,
         };
-        let requeue = if is_partial || eviction_state.eviction != Eviction::No {
+        // A release of IPUs triggers those that may be the next to leave a drained controller.
+        let requeue = if is_partial {
             Requeue::ForCapacity
         } else {
             Requeue::Steady
@@ -272,7 +274,7 @@ fn evaluate_eviction(
         Some(pods) if eviction_state.eviction == Eviction::Now => {
             let message = format!("{message}, once {} have ended", live_pods(pods));
             let asked = status::draining_requested(current, message, now);
-            write_if_changed(partition, asked, Requeue::Soon)
+            write_if_changed(partition, asked, Requeue::ForPods)
         }
         Some(_) => write_if_changed(partition, current.clone(), Requeue::Steady),
     }

@@ -8,6 +8,7 @@ use super::step::Requeue;
 pub fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     match requeue {
         Requeue::Soon => Some(doubling(50, idle_rounds, 2_000)),
+        Requeue::ForPods => Some(doubling(50, idle_rounds, 30_000)),
         Requeue::ForCapacity => Some(Duration::from_secs(10)),
         Requeue::Blocked => Some(doubling(1_000, idle_rounds, 60_000)),
         Requeue::Steady => Some(Duration::from_secs(30)),
@@ -36,6 +37,8 @@ mod tests {
             (Requeue::Soon, 0, Some(50)),
             (Requeue::Soon, 2, Some(200)),
             (Requeue::Soon, 200, Some(2_000)),
+            (Requeue::ForPods, 0, Some(50)),
+            (Requeue::ForPods, 10, Some(30_000)),
             (Requeue::Blocked, 0, Some(1_000)),
             (Requeue::Blocked, 63, Some(60_000)),
             (Requeue::ForCapacity, 7, Some(10_000)),

@@ -83,6 +83,8 @@ impl Step {
 pub enum Requeue {
     /// A controller is working: within seconds.
     Soon,
+    /// Live Pods use the partition: when one of them ends. With growing delays in case that nobody reports it.
+    ForPods,
     /// No free capacity: after about ten seconds, or after a release of IPUs.
     ForCapacity,
     /// Blocked: with growing delays.

@@ -9,7 +9,7 @@ use ipu_api::naming;
 use super::observations::{
     HealthState, Intent, Observations, RemoteState, Reply, USERS_MAX, live_pods,
 };
-use super::step::Step;
+use super::step::{Requeue, Step};
 use crate::status;
 
 /// Progress with the unsettled attempts of one object.
@@ -157,12 +157,13 @@ impl Blocker {
         }
     }
 
-    /// Whether the blocker disappears by itself within seconds.
-    pub(crate) fn is_short(&self) -> bool {
+    /// Requeue delay if this alone blocks the object.
+    fn requeue(&self) -> Requeue {
         match self {
-            Blocker::InUse { .. } | Blocker::Busy { .. } => true,
+            Blocker::Busy { .. } => Requeue::Soon,
+            Blocker::InUse { .. } => Requeue::ForPods,
             Blocker::Unreachable { .. } | Blocker::Denied { .. } | Blocker::Refusing { .. } => {
-                false
+                Requeue::Blocked
             }
         }
     }
@@ -208,6 +209,13 @@ impl Blocker {
             Blocker::Busy { id, controller } => format!("{controller} removes partition {id}"),
         }
     }
+}
+
+/// Requeue delay of an object with these blockers: the shortest. `None`: it has none.
+pub(crate) fn requeue(blockers: &[Blocker]) -> Option<Requeue> {
+    let is = |requeue: Requeue| blockers.iter().any(|one| one.requeue() == requeue);
+    let all = [Requeue::Soon, Requeue::ForPods, Requeue::Blocked];
+    all.into_iter().find(|requeue| is(*requeue))
 }
 
 /// The reasons of a guest, with the blockers that the guest does not know.

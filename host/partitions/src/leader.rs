@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use super::accounting::AccountStore;
 use super::pod_users::PodUsers;
+use super::pod_users::waits::PodWaits;
 use crate::controllers::ControllerPool;
 use crate::controllers::permits::ControllerPermits;
 use crate::leader::decisions::QueueState;
@@ -66,6 +67,8 @@ pub struct Context {
     pub events: EventQueue,
     /// Lists the Pods that use a partition.
     pub(super) pod_users: PodUsers,
+    /// The IPUPartitions that wait until no Pod uses a partition.
+    pub(super) pod_waits: PodWaits,
     /// Notified after a release of IPUs: waiting requests are decided again.
     pub(super) released: Arc<Notify>,
     /// The queue of waiting requests.
@@ -99,6 +102,7 @@ impl Context {
                 shared.reconciles.events_lost.clone(),
             ),
             pod_users: PodUsers::new(shared.client.clone()),
+            pod_waits: PodWaits::default(),
             shared,
             leadership,
             released: Arc::default(),

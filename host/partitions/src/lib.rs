@@ -49,9 +49,10 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         reconciles: &context.reconciles,
         stop,
     };
-    // It has at most as many names as partitions wait for a decision, or for a permit of a controller.
+    // It has at most as many names as partitions wait for a decision, for a permit of a controller, or for the end of Pods.
     let (sender, decided) = mpsc::unbounded();
     context.permits.send_to(sender.clone());
+    context.pod_waits.send_to(sender.clone());
     let names = stream::select(context.watched.names(), decided);
     let reconcile = |name, slot| reconcile::reconcile(name, slot, context.clone());
     let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);

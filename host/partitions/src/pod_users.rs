@@ -3,6 +3,8 @@
 //! Everybody who may create Pods can create any number of large ones with the id of a partition. Therefore a list
 //! contains the metadata of a few Pods, it ends when it has enough of them, and few lists are read at the same time.
 
+pub(crate) mod waits;
+
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::{dns1123, labels, naming};
 use ipu_ledger::observations::USERS_MAX;

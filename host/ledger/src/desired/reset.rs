@@ -30,7 +30,7 @@ pub(super) fn begin(
             write_if_changed(
                 partition,
                 status::with_message(status, message),
-                Requeue::Soon,
+                Requeue::ForPods,
             )
         }
     }

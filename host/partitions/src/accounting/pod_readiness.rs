@@ -72,14 +72,15 @@ impl PodReadiness {
         self.changes.subscribe()
     }
 
-    /// Follows the Pods with partitions in the namespaces of a release, without end.
-    pub(crate) async fn follow(&self, client: &Client, scope: &Scope) {
+    /// Follows the Pods with partitions in the namespaces of a release, without end. `ended` gets the id of the partition
+    /// of each Pod that has ended.
+    pub(crate) async fn follow(&self, client: &Client, scope: &Scope, ended: impl Fn(Uid)) {
         let with_partition = watcher::Config::default()
             .labels(PARTITION_ID_LABEL)
             .page_size(PAGE);
         let events = everywhere::<WatchedPod>(client, scope, with_partition);
         let apply = |event| {
-            if self.apply(event) {
+            if self.apply(event, &ended) {
                 self.changes.send_modify(|changes| *changes += 1);
             }
         };
@@ -87,7 +88,7 @@ impl PodReadiness {
     }
 
     /// Applies an event of the watch. Returns whether it changes a count.
-    fn apply(&self, event: Event<WatchedPod>) -> bool {
+    fn apply(&self, event: Event<WatchedPod>, ended: impl Fn(Uid)) -> bool {
         let is_listed = matches!(event, Event::InitDone);
         let mut pods = self.pods.lock();
         let Pods { store, partitions } = &mut *pods;
@@ -102,6 +103,9 @@ impl PodReadiness {
             is_changed = true;
             if let Some(before) = &change.before {
                 before.subtract_from(partitions);
+                if now.is_none_or(|now| now.stage == Stage::Ended) {
+                    ended(before.partition);
+                }
             }
             if let Some(now) = now {
                 now.add_to(partitions);
@@ -137,7 +141,7 @@ impl PodCounts {
         match stage {
             Stage::Waiting => &mut self.waiting,
             Stage::Ready => &mut self.ready,
-            Stage::Started => &mut self.started,
+            Stage::Started | Stage::Ended => &mut self.started,
         }
     }
 }
@@ -157,6 +161,8 @@ fn readiness(pod: &WatchedPod) -> Option<Readiness> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -193,8 +199,8 @@ mod tests {
             (Value::Null, Stage::Waiting),
             (json!({"phase": "Pending"}), Stage::Waiting),
             (ready(), Stage::Ready),
-            (over, Stage::Started),
-            (json!({"phase": "Failed"}), Stage::Started),
+            (over, Stage::Ended),
+            (json!({"phase": "Failed"}), Stage::Ended),
             (container(&json!({})), Stage::Waiting),
             (container(&json!({"restartCount": 1})), Stage::Started),
             (container(&json!({"state": ended})), Stage::Started),
@@ -232,13 +238,19 @@ mod tests {
 
     #[test]
     fn pods_are_counted_by_partition() {
-        let pods = PodReadiness::default();
+        let (pods, ended) = (PodReadiness::default(), Cell::new(0));
+        let apply = |event| {
+            pods.apply(event, |id| {
+                assert_eq!(id, Uid::of("p-1"));
+                ended.set(ended.get() + 1);
+            })
+        };
         let counts = |namespace: &str| pods.of(&namespace.into(), Uid::of("p-1"));
-        pods.apply(Event::Init);
-        pods.apply(Event::InitApply(pod("a", &ready())));
+        apply(Event::Init);
+        apply(Event::InitApply(pod("a", &ready())));
         assert_eq!(counts("team"), None, "not all are listed");
-        assert!(pods.apply(Event::InitDone));
-        assert!(pods.apply(Event::Apply(pod("b", &Value::Null))));
+        assert!(apply(Event::InitDone));
+        assert!(apply(Event::Apply(pod("b", &Value::Null))));
         let expected = |ready, started, waiting| {
             Some(PodCounts {
                 ready,
@@ -248,11 +260,13 @@ mod tests {
         };
         assert_eq!(counts("team"), expected(1, 0, 1));
         assert_eq!(counts("other"), expected(0, 0, 0));
-        assert!(!pods.apply(Event::Apply(pod("a", &ready()))));
-        assert!(pods.apply(Event::Apply(pod("a", &json!({"phase": "Failed"})))));
+        assert!(!apply(Event::Apply(pod("a", &ready()))));
+        assert!(apply(Event::Apply(pod("a", &json!({"phase": "Failed"})))));
         assert_eq!(counts("team"), expected(0, 1, 1));
-        assert!(pods.apply(Event::Delete(pod("a", &Value::Null))));
-        assert!(pods.apply(Event::Delete(pod("b", &Value::Null))));
+        assert_eq!(ended.get(), 1);
+        assert!(apply(Event::Delete(pod("a", &Value::Null))));
+        assert!(apply(Event::Delete(pod("b", &Value::Null))));
+        assert_eq!(ended.get(), 3, "also that of a deleted Pod");
         assert_eq!(counts("team"), expected(0, 0, 0));
         assert_eq!(pods.pods.lock().partitions.len(), 0);
     }

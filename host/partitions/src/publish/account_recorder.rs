@@ -55,7 +55,9 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         context.watched.once_listed().await;
         futures::join!(recorder.read_controllers(), recorder.follow_changes())
     };
-    let following = recorder.pods.follow(&context.client, &context.scope);
+    let following = recorder.pods.follow(&context.client, &context.scope, |id| {
+        context.pod_waits.pod_ended(id);
+    });
     let both = Box::pin(async { futures::join!(recording, following) });
     let _ = stop.run_until_cancelled(both).await;
 }

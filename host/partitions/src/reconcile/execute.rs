@@ -102,7 +102,7 @@ pub(crate) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Observation::Users {
-            pods: context.pod_users.of_owner(partition, &id).await?,
+            pods: slot.outside(users(context, partition, &id)).await?,
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {
@@ -126,6 +126,21 @@ pub(crate) async fn execute(
         }
     };
     Ok(Outcome::Observed(observation))
+}
+
+/// The live Pods that use partition `id`. If there are some, the end of one triggers the next reconcile.
+async fn users(
+    context: &Context,
+    partition: &IPUPartition,
+    id: &str,
+) -> Result<Vec<String>, ListPodsError> {
+    // Before the list, so that the end of a Pod after it is not missed.
+    context.pod_waits.begin(id, &partition.name_any());
+    let pods = context.pod_users.of_owner(partition, id).await?;
+    if pods.is_empty() {
+        context.pod_waits.end(id);
+    }
+    Ok(pods)
 }
 
 /// The decision on the controller of a partition. `None`: it follows.

@@ -24,6 +24,7 @@ pub(super) enum Stage {
     Waiting,
     Ready,
     Started,
+    Ended,
 }
 
 #[derive(Deserialize)]
@@ -101,8 +102,10 @@ impl From<Fields> for WatchedPod {
 
 fn stage(status: &Status) -> Stage {
     let mut conditions = status.conditions.iter();
-    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    if !is_over && conditions.any(|one| one.kind == "Ready" && one.status == "True") {
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return Stage::Ended;
+    }
+    if conditions.any(|one| one.kind == "Ready" && one.status == "True") {
         return Stage::Ready;
     }
     // A container that has ended was started before, and so may have been the Pod.
@@ -111,7 +114,7 @@ fn stage(status: &Status) -> Stage {
         let states = [&one.state, &one.last_state];
         one.restart_count > 0 || states.iter().any(|state| state.terminated.is_some())
     });
-    if is_over || has_ended {
+    if has_ended {
         Stage::Started
     } else {
         Stage::Waiting
