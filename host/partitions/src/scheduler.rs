@@ -42,6 +42,10 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Shortest time between two passes over all requests because a controller may be tried again: a guest may deny it.
 const RETRIES: Duration = Duration::from_secs(5);
 
+/// IPUPartitions on a drained controller that are evaluated after a release of IPUs. Each reads the queue and the capacity
+/// of all controllers. The others are evaluated periodically, and when their turn comes.
+const NEXT_TO_MOVE: usize = 16;
+
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
@@ -77,12 +81,12 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         }
         // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier
         // requests.
-        tokio::select! {
+        let to_move = tokio::select! {
             biased;
-            () = context.released.notified() => {}
-            () = wait::changed(&mut held) => {}
-            () = wait::changed(&mut list) => {}
-            () = wait::changed(&mut nodes) => {}
+            () = context.released.notified() => next_to_move(&context),
+            () = wait::changed(&mut held) => next_to_move(&context),
+            () = wait::changed(&mut list) => partitions_to_move(&context),
+            () = wait::changed(&mut nodes) => partitions_to_move(&context),
             () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;
@@ -91,10 +95,10 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
                 if !placing.has_grown() {
                     continue;
                 }
+                next_to_move(&context)
             }
             () = sleep(INTERVAL) => continue,
-        }
-        let to_move = partitions_to_move(&context);
+        };
         if !to_move.is_empty() || context.queue_state.requests().has_waiting() {
             sleep(BATCH_DELAY).await;
         }
@@ -340,6 +344,20 @@ fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
         let event = events::warning(reason, reason, shortened(why));
         context.publish(partition, event);
     }
+}
+
+/// The IPUPartitions that may be the next to leave drained controllers, after a release of IPUs.
+fn next_to_move(context: &Context) -> Vec<Arc<str>> {
+    let cordons = context.pool.cordons();
+    let draining = cordons
+        .keys()
+        .filter(|name| drain::is_draining(name, &cordons));
+    let next = draining.flat_map(|controller| {
+        let there = context.queue_state.on_drained(&context.watched, controller);
+        let names = drain::next_to_leave(&there, NEXT_TO_MOVE).into_iter();
+        names.map(Arc::from).collect::<Vec<_>>()
+    });
+    next.collect()
 }
 
 /// The IPUPartitions with partitions on drained, gone and renamed controllers.

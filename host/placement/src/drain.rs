@@ -1,5 +1,6 @@
 //! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
@@ -183,8 +184,9 @@ fn evict<'a>(
     {
         return Eviction::Now;
     }
-    let others: Vec<&IPUPartition> = others.collect();
-    if !all_fit(me, &others, name, open) {
+    let there: Vec<&IPUPartition> = others.filter(|one| controller(one) == Some(name)).collect();
+    let mut fits = Fits::on(open, &there);
+    if !fits.all(me) {
         let why = format!(
             "{name} is being drained, and no other controller has free capacity for {} IPUs now that \
              earlier requests do not need, or not for all partitions of its owner",
@@ -192,29 +194,43 @@ fn evict<'a>(
         );
         return Eviction::Later(why);
     }
-    let may_leave = |one: &&IPUPartition| {
-        controller(one) == Some(name)
-            && !one.spec.options.pinned
-            && one.metadata.deletion_timestamp.is_none()
-            && all_fit(one, &others, name, open)
-            && !has_not_left(one, now)
-    };
     let mine = &me.spec.owner.uid;
-    let others_first = others
+    let mut earlier: Vec<&IPUPartition> = there
         .iter()
         .copied()
-        .filter(|one| one.spec.owner.uid != *mine);
-    let before = others_first
-        .filter(may_leave)
-        .filter(|one| position(one) < position(me))
-        .min_by_key(|one| position(one));
-    match before {
+        .filter(|one| one.spec.owner.uid != *mine && position(one) < position(me))
+        .filter(|one| can_leave(one) && !has_not_left(one, now))
+        .collect();
+    earlier.sort_by_key(|one| position(one));
+    match earlier.into_iter().find(|one| fits.all(one)) {
         Some(first) => Eviction::Later(format!(
             "{name} is being drained; {}/{} leaves it first",
             first.spec.owner.namespace, first.spec.owner.name
         )),
         None => Eviction::Now,
     }
+}
+
+/// The names of the partitions on a drained controller that may be the next to leave it: the `most` earliest that were
+/// not requested to.
+pub fn next_to_leave(there: &[IPUPartition], most: usize) -> Vec<&str> {
+    let is_asked = |one: &IPUPartition| {
+        let status = one.status.as_ref();
+        status.is_some_and(|status| partition_conditions::draining_since(status).is_some())
+    };
+    let mut next: Vec<&IPUPartition> = there
+        .iter()
+        .filter(|one| can_leave(one) && !is_asked(one))
+        .collect();
+    next.sort_by_key(|one| position(one));
+    next.truncate(most);
+    next.into_iter()
+        .filter_map(|one| one.metadata.name.as_deref())
+        .collect()
+}
+
+fn can_leave(one: &IPUPartition) -> bool {
+    !one.spec.options.pinned && one.metadata.deletion_timestamp.is_none()
 }
 
 /// Whether it was requested to leave long ago.
@@ -226,19 +242,49 @@ fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
     asked.is_some_and(|asked| now.duration_since(asked) >= PATIENCE)
 }
 
-/// Whether all partitions that the owner of `one` has on this controller fit elsewhere: its Pods end together.
-fn all_fit(
-    one: &IPUPartition,
-    others: &[&IPUPartition],
-    name: &str,
-    open: &[ControllerView],
-) -> bool {
-    let siblings = siblings(one, others.iter().copied());
-    let siblings = siblings.filter(|other| controller(other) == Some(name));
-    let mut open = open.to_vec();
-    std::iter::once(one)
-        .chain(siblings)
-        .all(|one| backfill::take(&mut open, one.spec.ipus, &one.spec.options.node_selector))
+/// Sizes of partitions that end together, each with the node selector of its Pods.
+type Sizes<'a> = Vec<(u32, &'a BTreeMap<String, String>)>;
+
+/// Whether partitions fit on the open controllers. Hundreds of partitions mostly have a few sizes, each of which is tried
+/// once.
+struct Fits<'a> {
+    open: &'a [ControllerView],
+    /// The partitions on the drained controller, by the UID of their owner.
+    owned: HashMap<&'a str, Vec<&'a IPUPartition>>,
+    known: HashMap<Sizes<'a>, bool>,
+}
+
+impl<'a> Fits<'a> {
+    /// `there` are the partitions on the drained controller.
+    fn on(open: &'a [ControllerView], there: &[&'a IPUPartition]) -> Self {
+        let mut owned: HashMap<&str, Vec<&IPUPartition>> = HashMap::new();
+        for one in there {
+            owned.entry(&one.spec.owner.uid).or_default().push(one);
+        }
+        Self {
+            open,
+            owned,
+            known: HashMap::new(),
+        }
+    }
+
+    /// Whether all partitions that the owner of `one` has on the controller fit elsewhere: its Pods end together.
+    fn all(&mut self, one: &'a IPUPartition) -> bool {
+        let owned = self.owned.get(one.spec.owner.uid.as_str());
+        let siblings = siblings(one, owned.into_iter().flatten().copied());
+        let sizes: Sizes<'a> = std::iter::once(one)
+            .chain(siblings)
+            .map(|one| (one.spec.ipus, &one.spec.options.node_selector))
+            .collect();
+        if let Some(known) = self.known.get(&sizes) {
+            return *known;
+        }
+        let mut open = self.open.to_vec();
+        let mut each = sizes.iter();
+        let do_all = each.all(|(ipus, selector)| backfill::take(&mut open, *ipus, selector));
+        self.known.insert(sizes, do_all);
+        do_all
+    }
 }
 
 /// Name of its controller.
@@ -254,140 +300,4 @@ fn position(one: &IPUPartition) -> (Option<Timestamp>, Option<&str>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use ipu_api::partition_conditions::DRAINING;
-    use serde_json::json;
-
-    use super::*;
-    use crate::samples::view;
-
-    const NOW: &str = "2026-01-01T12:00:00Z";
-
-    /// A partition of 4 IPUs on a controller, created so many minutes ago.
-    fn one(owner: &str, slot: u32, on: &str, minutes: i64) -> IPUPartition {
-        let now: Timestamp = NOW.parse().unwrap();
-        let created = now - SignedDuration::from_mins(minutes);
-        serde_json::from_value(json!({
-            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-            "metadata": {"name": format!("{owner}-{slot}"), "creationTimestamp": created},
-            "spec": {
-                "owner": {
-                    "apiVersion": "v1", "kind": "K", "namespace": "default",
-                    "name": owner, "uid": owner,
-                },
-                "slot": slot, "ipus": 4, "gcds": 1,
-            },
-            "status": {
-                "phase": "Ready", "partitionId": format!("p-{owner}-{slot}"),
-                "controller": {
-                    "name": on, "host": on, "port": 1, "labelKey": "ipunode", "labelValue": on,
-                },
-            },
-        }))
-        .unwrap()
-    }
-
-    fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> EvictionState {
-        let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
-        of(
-            me,
-            others.iter(),
-            &cordons,
-            &[view("pod2", 16, 16 - free)],
-            NOW.parse().unwrap(),
-        )
-    }
-
-    #[test]
-    fn owners_leave_one_after_the_other_oldest_first() {
-        let all = [
-            one("b", 0, "pod1", 5),
-            one("a", 0, "pod1", 9),
-            one("a", 1, "pod1", 9),
-        ];
-        assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
-        assert_eq!(seen(&all[2], &all, 8).eviction, Eviction::Now);
-        let later = "pod1 is being drained; default/a leaves it first";
-        assert_eq!(
-            seen(&all[0], &all, 8).eviction,
-            Eviction::Later(later.to_owned())
-        );
-        let elsewhere = one("a", 0, "pod2", 9);
-        assert_eq!(seen(&elsewhere, &all, 8).eviction, Eviction::No);
-    }
-
-    #[test]
-    fn none_leaves_without_capacity_and_pinned_partitions_delay_no_other() {
-        let mut all = [one("a", 0, "pod1", 9), one("b", 0, "pod1", 5)];
-        let Eviction::Later(why) = seen(&all[0], &all, 2).eviction else {
-            panic!("there is no capacity");
-        };
-        assert!(
-            why.contains("no other controller has free capacity for 4 IPUs"),
-            "{why}"
-        );
-        all[0].spec.options.pinned = true;
-        let Eviction::Later(why) = seen(&all[0], &all, 8).eviction else {
-            panic!("it is pinned");
-        };
-        let mut reported = all[0].status.clone().unwrap();
-        reported.message = Some(why);
-        assert!(partition_conditions::holds_drain(&reported), "{reported:?}");
-        assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
-    }
-
-    #[test]
-    fn none_leaves_for_capacity_that_is_reserved_for_an_earlier_request() {
-        let (me, now) = (one("a", 0, "pod1", 9), NOW.parse().unwrap());
-        let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
-        for (minutes, expected) in [(30, false), (6, true)] {
-            let mut large = one("large", 0, "pod1", minutes);
-            large.metadata.uid = Some("large".to_owned());
-            (large.spec.ipus, large.status) = (16, None);
-            let entries = queue::entries(std::iter::once(&large), now);
-            let (asked, limit) = (std::iter::empty(), Duration::from_mins(5));
-            let open = vec![view("pod2", 16, 8)];
-            let left = capacity_after_queue(&me, &entries, asked, open, limit, now);
-            let found = of(&me, std::iter::once(&me), &cordons, &left, now);
-            let leaves = found.eviction == Eviction::Now;
-            assert_eq!(leaves, expected, "{:?}", found.eviction);
-        }
-    }
-
-    #[test]
-    fn one_that_was_requested_long_ago_delays_no_other() {
-        let fresh = [one("a", 0, "pod1", 60), one("b", 0, "pod1", 5)];
-        for (since, expected) in [
-            ("2026-01-01T11:58:00Z", false),
-            ("2026-01-01T11:55:00Z", true),
-        ] {
-            let mut all = fresh.clone();
-            let status = all[0].status.as_mut().unwrap();
-            let (reason, message) = ("ControllerDrained", "now".to_owned());
-            partition_conditions::set(status, DRAINING, reason, message, since.parse().unwrap());
-            assert_eq!(
-                seen(&all[1], &all, 8).eviction == Eviction::Now,
-                expected,
-                "{since}"
-            );
-        }
-    }
-
-    #[test]
-    fn partitions_of_the_owner_count_once() {
-        let mut all = [
-            one("a", 0, "pod1", 9),
-            one("a", 1, "pod2", 9),
-            one("b", 0, "pod2", 9),
-        ];
-        assert_eq!(seen(&all[0], &all, 8).held, 2);
-        let held = all[1].status.take().unwrap();
-        assert_eq!(seen(&all[0], &all, 8).held, 1);
-        let released = json!({"attempts": [
-            {"controller": held.controller, "id": "p-a-1", "outcome": "created"},
-        ]});
-        all[1].status = Some(serde_json::from_value(released).unwrap());
-        assert_eq!(seen(&all[0], &all, 8).held, 1);
-        assert_eq!(seen(&all[1].clone(), &all, 8).held, 1);
-    }
-}
+mod tests;

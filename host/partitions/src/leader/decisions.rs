@@ -36,8 +36,8 @@ pub(crate) struct QueueState {
 struct State {
     requests: PlacementQueue,
     entries: Option<(Instant, Arc<[QueueEntry]>)>,
-    /// The partitions on one drained controller, and when they were read.
-    drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
+    /// The partitions on each drained controller, and when they were read.
+    drained: HashMap<Arc<str>, (Instant, Arc<[IPUPartition]>)>,
     /// By UID: requests that were refused lately.
     refused: HashMap<String, (Instant, QueueEntry)>,
 }
@@ -125,39 +125,53 @@ impl QueueState {
             return entries.clone();
         }
         let mut entries = watched.read(|cache| cache.queue(now));
-        state.update(&mut entries);
+        state.update(&mut entries, watched);
         let entries: Arc<[QueueEntry]> = entries.into();
         state.entries = Some((Instant::now(), entries.clone()));
         entries
     }
 
     /// Marks the waiting requests that are stalled or were refused, which their objects do not show.
-    pub(crate) fn update(&self, entries: &mut Vec<QueueEntry>) {
-        self.state.lock().update(entries);
+    pub(crate) fn update(&self, entries: &mut Vec<QueueEntry>, watched: &Watched) {
+        self.state.lock().update(entries, watched);
     }
 
     /// The partitions on a drained controller. Each of them reads all others again and again.
     pub(crate) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
         let mut state = self.state.lock();
-        if let Some((read, name, found)) = &state.drained
-            && read.elapsed() < AGE
-            && **name == *controller
-        {
+        state.drained.retain(|_, (read, _)| read.elapsed() < AGE);
+        if let Some((_, found)) = state.drained.get(controller) {
             return found.clone();
         }
         let is_there = |one: &Brief| one.controller.as_deref() == Some(controller);
         let found: Arc<[_]> = watched.read(|cache| cache.some(is_there)).into();
-        state.drained = Some((Instant::now(), controller.into(), found.clone()));
+        let read = (Instant::now(), found.clone());
+        state.drained.insert(controller.into(), read);
         found
     }
 }
 
 impl State {
-    fn update(&mut self, entries: &mut Vec<QueueEntry>) {
+    fn update(&mut self, entries: &mut Vec<QueueEntry>, watched: &Watched) {
+        self.forget_served(watched);
         for entry in entries.iter_mut() {
             entry.is_stalled = self.requests.is_blocked(Uid::of(&entry.uid));
         }
         self.update_refused(entries);
+    }
+
+    /// Forgets refusals of requests that have a partition by now, also one whose creation had no answer.
+    fn forget_served(&mut self, watched: &Watched) {
+        if self.refused.is_empty() {
+            return;
+        }
+        let served: HashSet<Uid> = watched.read(|cache| {
+            let all = cache.briefs().map(|(brief, _)| brief);
+            let served = all.filter(|brief| brief.controller.is_some());
+            served.map(|brief| brief.uid).collect()
+        });
+        self.refused
+            .retain(|uid, _| !served.contains(&Uid::of(uid)));
     }
 
     /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would
@@ -223,7 +237,7 @@ mod tests {
     fn current(queue: &QueueState, watched: &Watched) -> Vec<QueueEntry> {
         let now = Timestamp::UNIX_EPOCH;
         let mut entries = watched.read(|cache| cache.queue(now));
-        queue.update(&mut entries);
+        queue.update(&mut entries, watched);
         entries
     }
 
@@ -271,6 +285,13 @@ mod tests {
         assert_eq!(seen(&status("Pending", None)), [true]);
         queue.served("a");
         assert!(seen(&status("Creating", Some("created"))).is_empty());
+        assert_eq!(seen(&status("Pending", None)), [false]);
+        // The creation had no answer, and was found by the next read of its state.
+        assert_eq!(seen(&status("Pending", Some("refused"))), [true]);
+        let mut adopted = status("Creating", Some("created"));
+        adopted["partitionId"] = json!("p-1");
+        adopted["controller"] = controller.clone();
+        assert!(seen(&adopted).is_empty());
         assert_eq!(seen(&status("Pending", None)), [false]);
     }
 

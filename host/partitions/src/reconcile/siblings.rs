@@ -34,7 +34,7 @@ pub(crate) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
         let asked: Vec<_> = asked.cloned().collect();
         (asked, cache.queue(now))
     });
-    context.queue_state.update(&mut entries);
+    context.queue_state.update(&mut entries, watched);
     let limit = context.settings.backfill_limit;
     let asked = asked.iter().map(|one| (&*one.controller, one.ipus));
     let open = drain::capacity_after_queue(partition, &entries, asked, open, limit, now);
