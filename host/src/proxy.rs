@@ -185,6 +185,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         namespaces: shared.namespaces.clone(),
         backfill_limit: shared.settings.backfill_limit,
         queries: Queries::default(),
+        recent: Default::default(),
     };
     let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),

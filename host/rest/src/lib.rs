@@ -29,6 +29,7 @@ mod query;
 mod query_permits;
 pub mod query_request;
 mod reads;
+mod recent;
 mod representation;
 mod sources;
 mod token_cache;

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ipu_partitions::controllers::summary::{self, Summary};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -129,17 +130,35 @@ async fn ready(State(sources): State<Sources>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, Json(missing)).into_response()
 }
 
-async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
-    let views = sources.pool.views().await;
-    let partitions = &sources.partitions;
-    Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
+async fn stats(State(sources): State<Sources>) -> Response {
+    let (pool, partitions) = (&sources.pool, &sources.partitions);
+    let answer = sources.recent.stats.get(async {
+        let views = pool.views().await;
+        let stats: AllStats =
+            partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views));
+        encoded(&stats)
+    });
+    as_json(answer.await)
 }
 
-async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
-    let states = sources.pool.states().await;
-    let partitions = &sources.partitions;
-    Json(partitions.read(|cache| {
-        let ours = summary::ours(cache.held());
-        summary::summaries(states, &ours)
-    }))
+async fn controller_summaries(State(sources): State<Sources>) -> Response {
+    let (pool, partitions) = (&sources.pool, &sources.partitions);
+    let answer = sources.recent.controllers.get(async {
+        let states = pool.states().await;
+        let summaries: Vec<Summary> = partitions.read(|cache| {
+            let ours = summary::ours(cache.held());
+            summary::summaries(states, &ours)
+        });
+        encoded(&summaries)
+    });
+    as_json(answer.await)
+}
+
+fn encoded(answer: &impl Serialize) -> Bytes {
+    // Serialization of own types with text keys does not fail.
+    serde_json::to_vec(answer).unwrap_or_default().into()
+}
+
+fn as_json(answer: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }

@@ -9,6 +9,7 @@ use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 
 use super::query_permits::Queries;
+use super::recent::RecentAnswers;
 
 /// The sources of the answers.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct Sources {
     pub backfill_limit: Duration,
     /// The queries, which both ports answer one after the other.
     pub queries: Queries,
+    /// Answers that all clients share.
+    pub recent: RecentAnswers,
 }
 
 impl Sources {

@@ -85,6 +85,7 @@ impl Ports {
             namespaces: namespaces().0,
             backfill_limit: Duration::from_mins(10),
             queries: Queries::default(),
+            recent: Default::default(),
         };
         let client = fake(Arc::clone(&world));
         let state = SecureState {
