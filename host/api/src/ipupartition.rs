@@ -172,7 +172,7 @@ pub struct IPUPartitionStatus {
     /// Attempts that may have left a partition on a controller, and their outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Reasons why it waits, for each controller.
+    /// Reasons why it waits: of at most eight controllers by name, and the numbers of the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingReason>,
     /// The last completed `spec.resetGeneration`.
@@ -285,7 +285,7 @@ pub enum AttemptOutcome {
 /// Reason why a controller does not serve a waiting partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingReason {
-    /// `host:port`.
+    /// `host:port`; in the last reason of many, the number of the other controllers, such as `248 others`.
     pub controller: String,
     /// The reason, in words for users.
     pub reason: String,

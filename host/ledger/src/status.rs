@@ -1,6 +1,7 @@
 //! Pure: every change of the status of an IPUPartition.
 
 mod attempts;
+mod named_reasons;
 mod waiting;
 
 use ipu_api::ipupartition::{

@@ -7,9 +7,9 @@ use ipu_api::partition_conditions::ready;
 use ipu_text::sanitize;
 use jiff::{SignedDuration, Timestamp};
 
-use super::current;
+use super::{current, named_reasons};
 
-/// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
+/// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each named controller whole.
 const MESSAGE_MAX: usize = 4_096;
 
 /// Time for which a controller that has refused is skipped for the same slot: the reason may be another one than
@@ -26,15 +26,19 @@ pub fn waiting(
 ) -> IPUPartitionStatus {
     let mut next = without_strange_partition(status);
     next.phase = PartitionPhase::Pending;
-    let is_known = status.phase == PartitionPhase::Pending && are_alike(&status.waiting, reasons);
-    let reasons = if is_known { &status.waiting } else { reasons };
-    next.waiting = reasons.to_vec();
+    let reasons = named_reasons::condensed(reasons, &status.waiting);
+    let is_known = status.phase == PartitionPhase::Pending
+        && named_reasons::are_alike(&status.waiting, &reasons);
+    if !is_known {
+        next.waiting = reasons;
+    }
     next.attempts
         .retain(|attempt| attempt.is_held() || is_fresh_refusal(attempt, now));
-    let message = if reasons.is_empty() {
+    let message = if next.waiting.is_empty() {
         "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
     } else {
-        let each: Vec<String> = reasons
+        let each: Vec<String> = next
+            .waiting
             .iter()
             .map(|reason| format!("{}: {}", reason.controller, reason.reason))
             .collect();
@@ -42,21 +46,6 @@ pub fn waiting(
         sanitize(&all, MESSAGE_MAX)
     };
     ready(next, false, "Waiting", message, now)
-}
-
-/// Whether these are the same reasons, apart from their figures.
-fn are_alike(before: &[WaitingReason], now: &[WaitingReason]) -> bool {
-    let is_alike = |(before, now): (&WaitingReason, &WaitingReason)| {
-        before.controller == now.controller
-            && without_figures(&before.reason).eq(without_figures(&now.reason))
-    };
-    before.len() == now.len() && before.iter().zip(now).all(is_alike)
-}
-
-/// The words of a text, without those that are numbers. A number that is a part of a name stays.
-fn without_figures(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split([' ', '(', ')', ',', ';']);
-    words.filter(|word| word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// No controller can ever create it.
