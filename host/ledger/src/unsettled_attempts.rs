@@ -291,10 +291,10 @@ fn not_made(
             let reason = "it reported the partition as created, and does not have it";
             status::refused(status, id, Some(reason), false)
         }
-        Some(Reply::NotSent(error) | Reply::Failed(error)) => {
-            status::refused(status, id, Some(error), false)
+        Some(reply @ (Reply::NotSent(error) | Reply::Exhausted(error) | Reply::Failed(error))) => {
+            let is_exhausted = matches!(reply, Reply::Exhausted(_));
+            status::refused(status, id, Some(error), is_exhausted)
         }
-        Some(Reply::Exhausted(error)) => status::refused(status, id, Some(error), true),
     }
 }
 

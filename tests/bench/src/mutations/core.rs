@@ -163,8 +163,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "refusals of controllers are not recorded",
         file: UNSETTLED_ATTEMPTS,
-        text: "(AttemptOutcome::Refused, error.clone())",
-        instead: "(AttemptOutcome::Removed, error.clone())",
+        text: "status::refused(status, id, Some(error), is_exhausted)",
+        instead: "match is_exhausted {
+                _ => status::with_outcome(status, id, AttemptOutcome::Removed, Some(error)),
+            }",
         found_by: FoundBy::Simulation("a controller of the model refuses a request once only"),
     },
     Mutation {
