@@ -1,6 +1,7 @@
 //! One IPUPartition as a state machine. Pure: the object and what was observed in, the next step out.
 //!
-//! The executor carries a step out, adds what it observed, and asks again, until nothing is left to do.
+//! The [`executor`] carries a step out, adds what it observed, and asks again, until nothing is left to do. Its effects are
+//! a trait: the operator and the simulation each have their own.
 //!
 //! Guarantees after any crash, delay or lost message (the simulation tests them):
 //! - Only the reconcile that has recorded an id requests its partition.
@@ -22,6 +23,7 @@
 
 pub mod deleted;
 pub mod desired;
+pub mod executor;
 pub mod observations;
 pub mod reconcile;
 pub mod requeue;

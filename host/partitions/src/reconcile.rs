@@ -1,7 +1,7 @@
 //! One reconcile of one IPUPartition: carries out steps until nothing is left to do for now.
 
+mod effects;
 pub(crate) mod events;
-pub(crate) mod execute;
 pub mod health;
 pub(crate) mod siblings;
 pub(crate) mod unreadable;
@@ -10,12 +10,13 @@ mod vipu_calls;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::{ControllerRef, IPUPartition, PartitionOwner};
+use ipu_api::ipupartition::{ControllerRef, PartitionOwner};
 use ipu_api::uid::Uid;
-use ipu_ledger::reconcile::{StepLimit, Steps};
+use ipu_ledger::executor::{Ended, Reconcile};
+use ipu_ledger::reconcile::StepLimit;
 use ipu_ledger::requeue;
-use ipu_ledger::step::{Requeue, Step};
-use ipu_placement::requests::Ended;
+use ipu_ledger::step::Requeue;
+use ipu_placement::requests as request;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, Slot, measured};
@@ -23,8 +24,7 @@ use ipu_text::explain;
 use kube::ResourceExt;
 use tracing::{Instrument, Span};
 
-use self::execute::{ExecuteError, Outcome};
-use crate::controllers::permits::Permit;
+use self::effects::{EffectError, OperatorEffects};
 use crate::leader::Context;
 use crate::store::Guarded;
 
@@ -33,7 +33,7 @@ use crate::store::Guarded;
 enum StepError {
     /// A step failed.
     #[error("failed to reconcile the IPUPartition")]
-    Execute(#[from] ExecuteError),
+    Execute(#[from] EffectError),
     /// The steps repeat without end.
     #[error(transparent)]
     StepLimit(#[from] StepLimit),
@@ -42,19 +42,19 @@ enum StepError {
 impl work_queue::StepError for StepError {
     fn category(&self) -> &'static str {
         match self {
-            Self::Execute(ExecuteError::Conflict) => "Conflict",
-            Self::Execute(ExecuteError::NotLeading) => "NotLeading",
-            Self::Execute(ExecuteError::AddFinalizer(_)) => "AddFinalizer",
-            Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
-            Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
-            Self::Execute(ExecuteError::ListPods(_)) => "ListPods",
-            Self::Execute(ExecuteError::Nonce) => "Nonce",
+            Self::Execute(EffectError::Conflict) => "Conflict",
+            Self::Execute(EffectError::NotLeading) => "NotLeading",
+            Self::Execute(EffectError::AddFinalizer(_)) => "AddFinalizer",
+            Self::Execute(EffectError::RemoveFinalizer(_)) => "RemoveFinalizer",
+            Self::Execute(EffectError::WriteStatus(_)) => "WriteStatus",
+            Self::Execute(EffectError::ListPods(_)) => "ListPods",
+            Self::Execute(EffectError::Nonce) => "Nonce",
             Self::StepLimit(StepLimit) => "StepLimit",
         }
     }
 
     fn is_stale(&self) -> bool {
-        matches!(self, Self::Execute(ExecuteError::Conflict))
+        matches!(self, Self::Execute(EffectError::Conflict))
     }
 }
 
@@ -89,7 +89,7 @@ async fn advance(
     slot: &Slot,
     context: &Context,
 ) -> Result<Option<Duration>, StepError> {
-    let mut partition = match &object.0 {
+    let partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
             context.withdraw(invalid.metadata.uid.as_deref().unwrap_or_default());
@@ -110,64 +110,37 @@ async fn advance(
         .queue_state
         .requests()
         .begin_reconcile(Uid::of(&uid));
-    let (mut steps, mut permit) = (Steps::default(), None);
-    loop {
+    let mut core = Reconcile::begin(Arc::new(partition));
+    let mut effects = OperatorEffects::new(context, slot);
+    let ended = loop {
         let current = |controller: &ControllerRef| context.pool.current_entry(controller);
-        let step = steps.next(&partition, &context.settings, current, clock::now())?;
-        tracing::trace!(partition = %partition.name_any(), ?step);
-        if !has_permit(context, &partition, &step, &mut permit) {
-            context.end_request(&partition, Ended::Postponed);
-            // The permit that another reconcile releases triggers the next one of this partition.
-            return Ok(requeue::delay(Requeue::ForCapacity, 0));
+        let step = core.next(&context.settings, current, clock::now())?;
+        tracing::trace!(partition = %core.partition().name_any(), ?step);
+        if let Some(ended) = core.carry_out(step, &mut effects).await? {
+            break ended;
         }
-        match execute::execute(context, (&partition, steps.has_worked()), step, slot).await? {
-            Outcome::Observed(observation) => steps.observe(observation),
-            Outcome::Wrote(written, observation) => {
-                partition = *written;
-                let version = partition.resource_version();
-                context
-                    .read_your_writes
-                    .note(&uid, version.as_deref(), Instant::now());
-                steps.observe_write(observation);
-            }
-            Outcome::Released => {
-                context.forget(&uid);
-                return Ok(None);
-            }
-            Outcome::Done(requeue) => {
-                context.end_request(&partition, Ended::Well);
-                let idle_rounds = context.history.count_idle(&uid, steps.has_worked());
-                return Ok(requeue::delay(requeue, idle_rounds));
-            }
-        }
-    }
+    };
+    Ok(after(ended, &core, &uid, context))
 }
 
-/// Whether the reconcile has a permit of the controller that this step calls. It keeps its last permit until it ends.
-fn has_permit(
-    context: &Context,
-    partition: &IPUPartition,
-    step: &Step,
-    permit: &mut Option<Permit>,
-) -> bool {
-    let Some(controller) = step.controller(partition, &context.pool.cordons()) else {
-        return true;
-    };
-    let name = partition.name_any();
-    if !permit
-        .as_ref()
-        .is_some_and(|permit| permit.is_of(controller))
-    {
-        *permit = context.permits.acquire(controller, &name.as_str().into());
+/// Requeue delay of a reconcile that has ended without an error.
+fn after(ended: Ended, core: &Reconcile, uid: &str, context: &Context) -> Option<Duration> {
+    let partition = core.partition();
+    match ended {
+        Ended::Postponed => {
+            context.end_request(partition, request::Ended::Postponed);
+            requeue::delay(Requeue::ForCapacity, 0)
+        }
+        Ended::Released => {
+            context.forget(uid);
+            None
+        }
+        Ended::Done(requeue) => {
+            context.end_request(partition, request::Ended::Well);
+            let has_worked = core.steps().has_worked();
+            requeue::delay(requeue, context.history.count_idle(uid, has_worked))
+        }
     }
-    if permit.is_none() {
-        tracing::debug!(
-            partition = name,
-            controller,
-            "too many reconciles call the controller; postponed"
-        );
-    }
-    permit.is_some()
 }
 
 /// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.
@@ -183,8 +156,8 @@ fn after_error(
         }
     };
     match error {
-        ReconcileError::Step(StepError::Execute(ExecuteError::Conflict)) => {
-            end_request(Ended::Conflict);
+        ReconcileError::Step(StepError::Execute(EffectError::Conflict)) => {
+            end_request(request::Ended::Conflict);
             tracing::debug!(partition = name, "changed meanwhile; beginning again");
             let uid = object.uid().unwrap_or_default();
             Some(requeue::after_conflict(
@@ -193,18 +166,18 @@ fn after_error(
         }
         ReconcileError::Step(
             StepError::Execute(
-                ExecuteError::NotLeading
-                | ExecuteError::AddFinalizer(_)
-                | ExecuteError::RemoveFinalizer(_)
-                | ExecuteError::WriteStatus(_)
-                | ExecuteError::ListPods(_)
-                | ExecuteError::Nonce,
+                EffectError::NotLeading
+                | EffectError::AddFinalizer(_)
+                | EffectError::RemoveFinalizer(_)
+                | EffectError::WriteStatus(_)
+                | EffectError::ListPods(_)
+                | EffectError::Nonce,
             )
             | StepError::StepLimit(StepLimit),
         )
         | ReconcileError::Deadline(_)
         | ReconcileError::Panicked(_) => {
-            end_request(Ended::Failed);
+            end_request(request::Ended::Failed);
             let idle_rounds = context
                 .history
                 .count_idle(&object.uid().unwrap_or_default(), false);

@@ -14,7 +14,8 @@ use ipu_placement::drain::EvictionState;
 use ipu_placement::guest_call::{Candidates, QueueView};
 use jiff::Timestamp;
 
-use super::sim_adapter::{self, Reconcile};
+use super::sim_adapter;
+use super::sim_reconcile::{EffectResult, Reconcile};
 use ipu_api::crd::violations::violations;
 
 /// An object, earlier observations of its reconcile, and its environment.
@@ -112,22 +113,19 @@ impl CooperativeEnv {
             .collect()
     }
 
-    /// Carries out a step and returns the observation. `None`: the reconcile ends.
-    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> Option<Observation> {
+    /// Carries out a step and returns the answer.
+    fn carry_out(&mut self, object: &mut IPUPartition, step: Step) -> EffectResult {
         let refusal = self.refuses.then(|| "no".to_owned());
-        Some(match step {
-            Step::Done(_) | Step::RemoveFinalizer { .. } => return None,
+        EffectResult::Observed(match step {
+            Step::Done(_) => return EffectResult::Nothing,
+            Step::RemoveFinalizer { .. } => return EffectResult::Released,
             Step::AddFinalizer => {
                 object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
-                Observation::Written
+                return EffectResult::Wrote(0, object.clone().into());
             }
-            Step::Write(status) => {
+            Step::Write(status) | Step::Record(status, _) => {
                 object.status = Some(*status);
-                Observation::Written
-            }
-            Step::Record(status, intent) => {
-                object.status = Some(*status);
-                Observation::Recorded(intent)
+                return EffectResult::Wrote(0, object.clone().into());
             }
             Step::Create(attempt) => {
                 if !self.refuses {
@@ -163,7 +161,7 @@ impl CooperativeEnv {
                 Observation::Reset { id, error: refusal }
             }
             Step::EvaluateEviction => Observation::Eviction(EvictionState::default()),
-            Step::Place => Observation::Placed(sim_adapter::answer(placed(object), 0)),
+            Step::Place => Observation::Placed(sim_adapter::answer(placed(object), None, 0)),
         })
     }
 }
@@ -177,15 +175,14 @@ pub(super) fn run_to_completion(
 ) {
     let mut reconcile = Reconcile::begin(0, object.clone().into());
     for observation in observations {
-        reconcile.observe(observation);
+        reconcile.assume(observation);
     }
     loop {
         let step = reconcile.decide(&sim_adapter::settings(), &BTreeMap::new(), now);
-        let Some(observation) = env.carry_out(object, step) else {
+        let answer = env.carry_out(object, step);
+        if reconcile.answer(answer).is_ok_and(|ended| ended.is_some()) {
             return;
-        };
-        reconcile.object = object.clone().into();
-        reconcile.observe(observation);
+        }
     }
 }
 

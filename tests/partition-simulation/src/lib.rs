@@ -18,5 +18,10 @@ mod proptests;
     expect(dead_code, reason = "the simulation needs more of it")
 )]
 mod sim_adapter;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the simulation needs more of it")
+)]
+mod sim_reconcile;
 #[cfg(test)]
 mod simulation;

@@ -216,7 +216,7 @@ fn observation() -> impl Strategy<Value = Observation> {
             .prop_map(|(id, remote_state)| Observation::RemoteState { id, remote_state }),
         (id(), error()).prop_map(|(id, error)| Observation::Removed { id, error }),
         (id(), error()).prop_map(|(id, error)| Observation::Reset { id, error }),
-        answer.prop_map(|answer| Observation::Placed(sim_adapter::answer(answer, 0))),
+        answer.prop_map(|answer| Observation::Placed(sim_adapter::answer(answer, None, 0))),
     ]
 }
 

@@ -1,8 +1,6 @@
 //! The adapter by which the simulation, the model check and the property tests call the core.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
@@ -10,10 +8,9 @@ use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartition
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::naming::{self, Identity};
 use ipu_api::vipu_controller::CordonStates;
-use ipu_ledger::observations::{Answer, Observation, RemoteState};
-use ipu_ledger::reconcile::Steps;
+use ipu_ledger::observations::{Answer, RemoteState};
 use ipu_ledger::requeue;
-use ipu_ledger::step::{Requeue, Settings, Step};
+use ipu_ledger::step::{Requeue, Settings};
 use ipu_ledger::sweep::Course;
 use ipu_ledger::sweep::orphans::{self, Orphans, RemotePartition, Suspects};
 use ipu_placement::allocations::{self, Allocations};
@@ -32,76 +29,17 @@ pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
     Identity::new(&format!("cluster-{cluster}"), namespace)
 }
 
-/// A decision for an operator without a V-IPU user id.
-pub(super) fn answer(decision: PlacementDecision, nonce: u64) -> Answer {
+/// A decision, with the account of the operator and a random number.
+pub(super) fn answer(decision: PlacementDecision, account: Option<String>, nonce: u64) -> Answer {
     Answer {
         decision,
-        account: None,
+        account,
         nonce,
     }
 }
 
 /// Time for which the sweep leaves a partition without an owner alone.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
-
-/// One reconcile of one object.
-#[derive(Clone, Debug)]
-pub(super) struct Reconcile {
-    pub object: Arc<IPUPartition>,
-    pub version: u64,
-    steps: Steps,
-}
-
-// The version stands for the object.
-impl Hash for Reconcile {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.version, &self.steps).hash(state);
-    }
-}
-
-impl Reconcile {
-    pub(super) fn begin(version: u64, object: Arc<IPUPartition>) -> Self {
-        Reconcile {
-            object,
-            version,
-            steps: Steps::default(),
-        }
-    }
-
-    pub(super) fn decide(
-        &mut self,
-        settings: &Settings,
-        renamed: &BTreeMap<String, ControllerRef>,
-        now: Timestamp,
-    ) -> Step {
-        let step = self.steps.next(
-            &self.object,
-            settings,
-            |controller| renamed.get(&controller.name).cloned(),
-            now,
-        );
-        step.expect("broken invariant: every reconcile ends")
-    }
-
-    pub(super) fn observe(&mut self, observation: Observation) {
-        self.steps.observe(observation);
-    }
-
-    /// The object was written, and is this now.
-    pub(super) fn observe_write(
-        &mut self,
-        version: u64,
-        object: Arc<IPUPartition>,
-        observation: Observation,
-    ) {
-        (self.version, self.object) = (version, object);
-        self.steps.observe_write(observation);
-    }
-
-    pub(super) fn has_worked(&self) -> bool {
-        self.steps.has_worked()
-    }
-}
 
 pub(super) fn settings() -> Settings {
     Settings {
@@ -158,6 +96,17 @@ pub(super) fn remote_state(state: Option<&PartitionState>) -> RemoteState {
     state.map_or(RemoteState::Absent, |state| {
         RemoteState::Present(health::health(state))
     })
+}
+
+/// The observation of a state that a controller shows this account.
+pub(super) fn shown_to(account: String, state: RemoteState) -> RemoteState {
+    match state {
+        RemoteState::Present(mut health) => {
+            health.account = Some(account);
+            RemoteState::Present(health)
+        }
+        state => state,
+    }
 }
 
 /// The observation of a controller that does not answer.
@@ -316,12 +265,13 @@ pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -
     all
 }
 
-/// A controller as placement sees it, with this inventory and these allocations.
+/// A controller as placement sees it, with this inventory, which was read as `account`, and these allocations.
 pub(super) fn withheld(
     (inventory, mut view): (Inventory, ControllerView),
     held: &Allocations,
+    account: Option<&str>,
 ) -> ControllerView {
-    let unlisted = held.unlisted(&view.name, |id| inventory.accounts_for(id), None);
+    let unlisted = held.unlisted(&view.name, |id| inventory.accounts_for(id), account);
     allocations::withhold(&mut view, &unlisted);
     view
 }

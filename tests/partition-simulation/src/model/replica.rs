@@ -20,7 +20,8 @@ use super::Small;
 use super::calls::CallFault;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
-use crate::sim_adapter::{self, Reconcile};
+use crate::sim_adapter;
+use crate::sim_reconcile::{EffectResult, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
@@ -70,7 +71,7 @@ impl Small {
             Step::EvaluateEviction => {
                 let objects: Vec<_> = state.api.values().map(|one| one.object.clone()).collect();
                 let views = views(state, &objects);
-                let object = &task.core.object;
+                let object = task.core.object();
                 let objects = objects.iter().map(Arc::as_ref);
                 let found = sim_adapter::evaluate_eviction(
                     object,
@@ -80,8 +81,8 @@ impl Small {
                     settings.backfill_limit,
                     now,
                 );
-                task.core.observe(Observation::Eviction(found));
-                self.decide(state, (who, key), task);
+                let answer = EffectResult::Observed(Observation::Eviction(found));
+                self.answer(state, (who, key), task, answer);
             }
             _ => {
                 state.replicas[who].tasks.insert(key, Arc::new(task));
@@ -104,16 +105,28 @@ impl Small {
                     state.replicas[who].assigned.remove(&key);
                 }
                 task.evidence.note(&observation);
-                task.core.observe(observation);
-                self.decide(state, (who, key), task);
+                self.answer(state, (who, key), task, EffectResult::Observed(observation));
             }
             Outcome::Wrote(version, observation) => {
                 task.evidence.note(&observation);
-                task.core
-                    .observe_write(version.print, version.object, observation);
-                self.decide(state, (who, key), task);
+                let answer = EffectResult::Wrote(version.print, version.object);
+                self.answer(state, (who, key), task, answer);
             }
             Outcome::Over => state.ended(who, key),
+        }
+    }
+
+    /// The executor has the answer to its step, and goes on if the reconcile has not ended.
+    fn answer(
+        &self,
+        state: &mut State,
+        (who, key): (usize, Key),
+        mut task: Task,
+        answer: EffectResult,
+    ) {
+        match task.core.answer(answer) {
+            Ok(None) => self.decide(state, (who, key), task),
+            Ok(Some(_)) | Err(_) => state.ended(who, key),
         }
     }
 
@@ -150,7 +163,7 @@ impl Small {
             }
             Step::Create(attempt) => {
                 state.history().create_sent(&attempt, ticket);
-                let ipus = task.core.object.spec.ipus;
+                let ipus = task.core.object().spec.ipus;
                 let observation = self.call(state, &attempt, Verb::Create { ipus }, call_fault);
                 Outcome::Observed(observation)
             }
@@ -175,8 +188,8 @@ impl Small {
                 Outcome::Observed(Observation::Users { id, pods })
             }
             Step::Place => {
-                let answer = self.place(state, (who, key), &task.core.object);
-                Outcome::Observed(Observation::Placed(sim_adapter::answer(answer, 0)))
+                let answer = self.place(state, (who, key), task.core.object());
+                Outcome::Observed(Observation::Placed(sim_adapter::answer(answer, None, 0)))
             }
         }
     }
@@ -230,7 +243,7 @@ impl Small {
         if !task.is_current {
             return Outcome::Over;
         }
-        let before = task.core.object.status.clone().unwrap_or_default();
+        let before = task.core.object().status.clone().unwrap_or_default();
         let after = status.clone();
         let intent = match &observation {
             Observation::Recorded(intent) => Some(intent.clone()),
@@ -275,7 +288,7 @@ fn views(state: &State, objects: &[Arc<IPUPartition>]) -> Vec<ControllerView> {
     let held = sim_adapter::allocations(objects.iter().map(Arc::as_ref));
     let views = state.controllers.iter().map(|one| one.view(false));
     views
-        .map(|said| sim_adapter::withheld(said, &held))
+        .map(|said| sim_adapter::withheld(said, &held, None))
         .collect()
 }
 
@@ -291,7 +304,7 @@ fn write(
     if !task.is_current {
         return Outcome::Over;
     }
-    let mut object = IPUPartition::clone(&task.core.object);
+    let mut object = IPUPartition::clone(task.core.object());
     change(&mut object);
     let version = Version::of(object);
     state.changed(key, Some(version.clone()));
@@ -320,7 +333,7 @@ fn release(state: &mut State, key: Key, task: &Task) -> Outcome {
     let is_there = |id: &str| there.iter().any(|one| one == id);
     state
         .history()
-        .released(key, &task.core.object, false, is_there);
+        .released(key, task.core.object(), false, is_there);
     state.changed(key, None);
     Outcome::Over
 }

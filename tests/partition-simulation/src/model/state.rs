@@ -15,7 +15,8 @@ use ipu_ledger::sweep::orphans::Suspects;
 
 use super::faults::Faults;
 use super::sweeper::Stage;
-use crate::sim_adapter::{self, Reconcile};
+use crate::sim_adapter;
+use crate::sim_reconcile::Reconcile;
 use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
 use crate::simulation::event_queue::Ticket;

@@ -10,7 +10,8 @@ use ipu_placement::allocations;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::sim_adapter::{self, Reconcile};
+use super::sim_adapter;
+use crate::sim_reconcile::Reconcile;
 
 /// An IPUPartition that adopts partition `id`, or has requested it.
 fn taking_over(id: &str) -> IPUPartition {
@@ -61,7 +62,7 @@ fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
     let next = |observations: Vec<Observation>| {
         let mut reconcile = Reconcile::begin(0, object.clone().into());
         for observation in observations {
-            reconcile.observe(observation);
+            reconcile.assume(observation);
         }
         reconcile.decide(&sim_adapter::settings(), &BTreeMap::new(), now)
     };

@@ -52,7 +52,7 @@ impl World {
         let Some(step) = task.step.take() else {
             return;
         };
-        let object = task.core.object.clone();
+        let object = task.core.object().clone();
         let stood = std::mem::take(&mut task.stood);
         self.trace.say(self.event_queue.now(), || {
             format!(
@@ -159,7 +159,7 @@ impl World {
                 self.missing.denied(&attempt.id, self.event_queue.now());
                 self.history.denied(&attempt.id);
             }
-            sim_adapter::remote_state(state.as_ref())
+            sim_adapter::shown_to(self.account(), sim_adapter::remote_state(state.as_ref()))
         };
         self.note(|| format!("    {} is {remote_state:?}", attempt.id));
         let id = attempt.id;

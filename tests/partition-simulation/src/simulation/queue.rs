@@ -15,6 +15,7 @@ use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Ticket};
 use super::sim_adapter;
 use super::world::World;
+use crate::sim_reconcile::EffectResult;
 
 /// Delay between a release of capacity and the next pass, in milliseconds.
 const BATCH_DELAY: u64 = 200;
@@ -27,12 +28,13 @@ impl World {
             Some(answer) => {
                 // The weakest random numbers that are sufficient: they differ where the API server was restored.
                 let nonce = self.restores;
+                let account = Some(self.account());
                 self.observe(
                     ticket,
-                    Observation::Placed(sim_adapter::answer(answer, nonce)),
+                    Observation::Placed(sim_adapter::answer(answer, account, nonce)),
                 );
             }
-            None => self.await_controller(ticket),
+            None => self.answered(ticket, EffectResult::Undecided),
         }
     }
 
@@ -119,6 +121,7 @@ impl World {
     fn begin_pass(&mut self, who: usize) -> Pass {
         let is_old = self.rng.permille(self.fault_rates.calls);
         let now = self.timestamp();
+        let account = self.account();
         let replica = &mut self.replicas[who];
         for one in &self.controllers {
             let (inventory, _) = one.view(is_old);
@@ -132,7 +135,7 @@ impl World {
         let views = listed.map(|one| {
             let (inventory, view) = one.view(is_old);
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
-            sim_adapter::withheld((known, view), &held)
+            sim_adapter::withheld((known, view), &held, Some(&account))
         });
         let mut entries = sim_adapter::queue(replica.seen(), now);
         for entry in &mut entries {
@@ -201,9 +204,10 @@ impl World {
         let others: Vec<&IPUPartition> = others.collect();
         let held = sim_adapter::allocations(others.iter().copied());
         let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let account = self.account();
         let views = listed.map(|one| one.view(false));
         let views: Vec<_> = views
-            .map(|said| sim_adapter::withheld(said, &held))
+            .map(|said| sim_adapter::withheld(said, &held, Some(&account)))
             .collect();
         let (others, now) = (others.into_iter(), self.timestamp());
         let limit = self.settings.backfill_limit;

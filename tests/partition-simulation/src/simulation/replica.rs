@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_ledger::executor;
 use ipu_ledger::observations::Observation;
 use ipu_ledger::step::{Requeue, Step};
 use ipu_ledger::sweep::orphans::Suspects;
@@ -16,8 +17,9 @@ use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Reply, Ticket};
 use super::evidence::Evidence;
 use super::queue::uid;
-use super::sim_adapter::{self, Reconcile};
+use super::sim_adapter;
 use super::world::World;
+use crate::sim_reconcile::{EffectResult, Failure, Reconcile};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
 #[derive(Debug, Default)]
@@ -230,9 +232,9 @@ impl World {
             return;
         };
         match task.core.decide(&settings, &renamed, now) {
-            Step::Done(requeue) => {
+            Step::Done(_) => {
                 self.cover(CoveragePoint::Rested);
-                self.requeue(ticket, requeue, Ended::Well);
+                self.answered(ticket, EffectResult::Nothing);
             }
             step => {
                 task.step = Some(step);
@@ -247,48 +249,58 @@ impl World {
         let Some(task) = self.task(ticket) else {
             return;
         };
-        let observation = match reply {
-            Reply::Observed(observation) => *observation,
+        match reply {
+            Reply::Observed(observation) => self.observed(ticket, *observation),
             Reply::Wrote(version, object, observation) => {
                 task.evidence.note(&observation);
-                task.core.observe_write(version, object, *observation);
-                self.decide(ticket);
-                return;
+                self.answered(ticket, EffectResult::Wrote(version, object));
             }
-            Reply::Released => {
-                self.finish(ticket, None, Ended::Well);
-                self.capacity_released(ticket.who);
-                return;
-            }
-            Reply::Conflict => {
-                self.finish(ticket, Some(100), Ended::Conflict);
-                return;
-            }
-            Reply::Broken => {
-                self.requeue(ticket, Requeue::Blocked, Ended::Failed);
-                return;
-            }
-        };
-        let has_requested = matches!(observation, Observation::Created { .. });
-        let uid = uid(&task.core.object);
-        let releases_capacity = matches!(observation, Observation::Removed { .. });
-        let agreed = match &observation {
-            Observation::Removed { id, error: None } => Some(id.clone()),
-            _ => None,
+            Reply::Released => self.answered(ticket, EffectResult::Released),
+            Reply::Conflict => self.answered(ticket, EffectResult::Failed(Failure::Conflict)),
+            Reply::Broken => self.answered(ticket, EffectResult::Failed(Failure::Broken)),
+        }
+    }
+
+    fn observed(&mut self, ticket: Ticket, observation: Observation) {
+        let Some(task) = self.task(ticket) else {
+            return;
         };
         task.evidence.note(&observation);
-        let object = Arc::clone(&task.core.object);
+        let object = Arc::clone(task.core.object());
         self.note_refusals(ticket.who, &object, &observation);
-        if let Some(task) = self.task(ticket) {
-            task.core.observe(observation);
+        let replica = &mut self.replicas[ticket.who];
+        if let Observation::Removed { id, error: None } = &observation {
+            replica.removed.insert(id.clone());
         }
-        self.replicas[ticket.who].removed.extend(agreed);
-        if has_requested {
-            self.replicas[ticket.who].requests.requested(uid);
+        if matches!(observation, Observation::Created { .. }) {
+            replica.requests.requested(uid(&object));
         }
-        self.decide(ticket);
+        let releases_capacity = matches!(observation, Observation::Removed { .. });
+        self.answered(ticket, EffectResult::Observed(observation));
         if releases_capacity {
             self.capacity_released(ticket.who);
+        }
+    }
+
+    /// The executor has the answer to its step. The reconcile goes on or ends.
+    pub(super) fn answered(&mut self, ticket: Ticket, answer: EffectResult) {
+        let Some(task) = self.task(ticket) else {
+            return;
+        };
+        match task.core.answer(answer) {
+            Ok(None) => self.decide(ticket),
+            Ok(Some(executor::Ended::Done(requeue))) => {
+                self.requeue(ticket, requeue, Ended::Well);
+            }
+            Ok(Some(executor::Ended::Postponed)) => {
+                self.requeue(ticket, Requeue::ForCapacity, Ended::Postponed);
+            }
+            Ok(Some(executor::Ended::Released)) => {
+                self.finish(ticket, None, Ended::Well);
+                self.capacity_released(ticket.who);
+            }
+            Err(Failure::Conflict) => self.finish(ticket, Some(100), Ended::Conflict),
+            Err(Failure::Broken) => self.requeue(ticket, Requeue::Blocked, Ended::Failed),
         }
     }
 
@@ -303,17 +315,12 @@ impl World {
         self.finish(ticket, pause, ended);
     }
 
-    /// A reconcile has asked for a controller, and ends.
-    pub(super) fn await_controller(&mut self, ticket: Ticket) {
-        self.requeue(ticket, Requeue::ForCapacity, Ended::Well);
-    }
-
     /// A reconcile has ended. The next one follows after this delay, or at the next change.
     fn finish(&mut self, ticket: Ticket, pause: Option<u64>, ended: Ended) {
         let Ticket { who, key, .. } = ticket;
         let task = self.replicas[who].tasks.remove(&key);
         if let Some(task) = &task {
-            self.end_request(who, &task.core.object, ended);
+            self.end_request(who, task.core.object(), ended);
         }
         if task.is_some_and(|task| task.again) {
             self.trigger(who, key, 0);

@@ -143,6 +143,11 @@ impl World {
         self.coverage.count(point);
     }
 
+    /// The V-IPU account of the operator. The admin changes it each hour.
+    pub(super) fn account(&self) -> String {
+        format!("user-{}", self.event_queue.now() / 3_600_000)
+    }
+
     pub(super) fn timestamp(&self) -> Timestamp {
         let since = i64::try_from(self.event_queue.now()).expect("a run is short");
         Timestamp::UNIX_EPOCH

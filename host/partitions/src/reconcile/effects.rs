@@ -1,11 +1,17 @@
-//! Carries out one step for an IPUPartition. No other module of the reconciler writes to it or calls a controller.
+//! The effects of a reconcile in the operator. No other module of the reconciler writes to an IPUPartition or calls a
+//! controller.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use ipu_api::ipupartition::{Attempt, ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
-use ipu_ledger::observations::{Answer, Intent, Observation};
-use ipu_ledger::step::{Requeue, Step};
+use ipu_ledger::executor::Effects;
+use ipu_ledger::observations::{Answer, Intent, RemoteState, Reply};
+use ipu_ledger::step::Step;
 use ipu_placement::allocations;
 use ipu_placement::decision::PlacementDecision;
+use ipu_placement::drain::EvictionState;
 use ipu_runtime::api_client;
 use ipu_runtime::trimmed::Trimmed;
 use ipu_runtime::work_queue::Slot;
@@ -15,27 +21,15 @@ use ring::rand::SystemRandom;
 use serde_json::json;
 
 use super::events::{self, Sweep};
+use crate::controllers::permits::Permit;
 use crate::leader::Context;
 use crate::pod_users::ListPodsError;
 use crate::reconcile::siblings;
-use crate::reconcile::vipu_calls::{create, remote_state, remove, reset};
-
-/// The outcome of a step.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// An observation.
-    Observed(Observation),
-    /// The object was written. This is its new version, with the observation.
-    Wrote(Box<IPUPartition>, Observation),
-    /// The finalizer was removed.
-    Released,
-    /// Nothing is left to do for now.
-    Done(Requeue),
-}
+use crate::reconcile::vipu_calls;
 
 /// Failure of a step.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ExecuteError {
+pub(crate) enum EffectError {
     /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
@@ -59,73 +53,148 @@ pub(crate) enum ExecuteError {
     Nonce,
 }
 
-/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have
-/// shown that yet.
+/// The API server, the V-IPU controllers and placement, as one reconcile of the leader uses them.
 ///
 /// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop the partitions of
 /// others.
-pub(crate) async fn execute(
-    context: &Context,
-    (partition, has_written): (&IPUPartition, bool),
-    step: Step,
-    slot: &Slot,
-) -> Result<Outcome, ExecuteError> {
-    if !context.leadership.is_valid() {
-        return Err(ExecuteError::NotLeading);
+pub(super) struct OperatorEffects<'a> {
+    context: &'a Context,
+    slot: &'a Slot,
+    /// Its last permit, kept until the reconcile ends.
+    permit: Option<Permit>,
+}
+
+impl<'a> OperatorEffects<'a> {
+    pub(super) fn new(context: &'a Context, slot: &'a Slot) -> Self {
+        Self {
+            context,
+            slot,
+            permit: None,
+        }
     }
-    let observation = match step {
-        Step::Done(requeue) => return Ok(Outcome::Done(requeue)),
-        Step::AddFinalizer => {
-            let written = set_finalizer(context, partition, true)
-                .await
-                .map_err(|error| unless_conflict(error, ExecuteError::AddFinalizer))?;
-            return Ok(Outcome::Wrote(Box::new(written), Observation::Written));
+
+    /// The watch may not have delivered the write when the next reconcile begins.
+    fn note_write(&self, written: &IPUPartition) {
+        let (uid, version) = (
+            written.uid().unwrap_or_default(),
+            written.resource_version(),
+        );
+        let writes = &self.context.read_your_writes;
+        writes.note(&uid, version.as_deref(), Instant::now());
+    }
+}
+
+impl Effects for OperatorEffects<'_> {
+    type Error = EffectError;
+
+    fn is_admitted(&mut self, partition: &IPUPartition, step: &Step) -> bool {
+        let cordons = self.context.pool.cordons();
+        let Some(controller) = step.controller(partition, &cordons) else {
+            return true;
+        };
+        let held = self.permit.as_ref();
+        if held.is_some_and(|permit| permit.is_of(controller)) {
+            return true;
         }
-        Step::RemoveFinalizer { abandoned } => {
-            release(context, partition, &abandoned).await?;
-            return Ok(Outcome::Released);
+        let name = partition.name_any();
+        self.permit = self
+            .context
+            .permits
+            .acquire(controller, &name.as_str().into());
+        if self.permit.is_none() {
+            tracing::debug!(
+                partition = name,
+                controller,
+                "too many reconciles call the controller; postponed"
+            );
         }
-        Step::Write(status) => {
-            return write(context, partition, *status, Observation::Written).await;
-        }
-        Step::Record(status, intent) => {
-            return write(context, partition, *status, Observation::Recorded(intent)).await;
-        }
-        Step::Create(attempt) => Observation::Created {
-            reply: slot.outside(create(context, partition, &attempt)).await,
-            id: attempt.id,
-        },
-        Step::ReadState(attempt) => Observation::RemoteState {
-            remote_state: slot
-                .outside(remote_state(context, partition, &attempt))
-                .await,
-            id: attempt.id,
-        },
-        Step::CountUsers(id) => Observation::Users {
-            pods: slot.outside(users(context, partition, &id)).await?,
-            id,
-        },
-        Step::Remove { attempt, force } => Observation::Removed {
-            error: slot.outside(remove(context, &attempt, force)).await.err(),
-            id: attempt.id,
-        },
-        Step::Reset(attempt) => Observation::Reset {
-            error: slot
-                .outside(reset(context, partition, &attempt))
-                .await
-                .err(),
-            id: attempt.id,
-        },
-        Step::Place => match ask(context, partition, has_written) {
-            Some(decision) => Observation::Placed(answer(context, decision)?),
-            // The placement loop triggers the next reconcile.
-            None => return Ok(Outcome::Done(Requeue::ForCapacity)),
-        },
-        Step::EvaluateEviction => {
-            Observation::Eviction(slot.outside(siblings::eviction(context, partition)).await)
-        }
-    };
-    Ok(Outcome::Observed(observation))
+        self.permit.is_some()
+    }
+
+    fn check_leadership(&self) -> Result<(), EffectError> {
+        let is_valid = self.context.leadership.is_valid();
+        is_valid.then_some(()).ok_or(EffectError::NotLeading)
+    }
+
+    async fn add_finalizer(
+        &mut self,
+        partition: &IPUPartition,
+    ) -> Result<Arc<IPUPartition>, EffectError> {
+        let written = set_finalizer(self.context, partition, true)
+            .await
+            .map_err(|error| unless_conflict(error, EffectError::AddFinalizer))?;
+        self.note_write(&written);
+        Ok(Arc::new(written))
+    }
+
+    async fn release(
+        &mut self,
+        partition: &IPUPartition,
+        abandoned: &[Attempt],
+    ) -> Result<(), EffectError> {
+        release(self.context, partition, abandoned).await
+    }
+
+    async fn write_status(
+        &mut self,
+        partition: &IPUPartition,
+        status: IPUPartitionStatus,
+        intent: Option<&Intent>,
+    ) -> Result<Arc<IPUPartition>, EffectError> {
+        let written = write(self.context, partition, status, intent).await?;
+        self.note_write(&written);
+        Ok(Arc::new(written))
+    }
+
+    async fn users(
+        &mut self,
+        partition: &IPUPartition,
+        id: &str,
+    ) -> Result<Vec<String>, EffectError> {
+        let listed = users(self.context, partition, id);
+        Ok(self.slot.outside(listed).await?)
+    }
+
+    async fn create(&mut self, partition: &IPUPartition, attempt: &Attempt) -> Reply {
+        let call = vipu_calls::create(self.context, partition, attempt);
+        self.slot.outside(call).await
+    }
+
+    async fn remote_state(&mut self, partition: &IPUPartition, attempt: &Attempt) -> RemoteState {
+        let call = vipu_calls::remote_state(self.context, partition, attempt);
+        self.slot.outside(call).await
+    }
+
+    async fn remove(
+        &mut self,
+        _: &IPUPartition,
+        attempt: &Attempt,
+        force: bool,
+    ) -> Result<(), String> {
+        let call = vipu_calls::remove(self.context, attempt, force);
+        self.slot.outside(call).await
+    }
+
+    async fn reset(&mut self, partition: &IPUPartition, attempt: &Attempt) -> Result<(), String> {
+        let call = vipu_calls::reset(self.context, partition, attempt);
+        self.slot.outside(call).await
+    }
+
+    async fn place(
+        &mut self,
+        partition: &IPUPartition,
+        has_written: bool,
+    ) -> Result<Option<Answer>, EffectError> {
+        let decision = ask(self.context, partition, has_written);
+        decision
+            .map(|decision| answer(self.context, decision))
+            .transpose()
+    }
+
+    async fn eviction(&mut self, partition: &IPUPartition) -> EvictionState {
+        let call = siblings::eviction(self.context, partition);
+        self.slot.outside(call).await
+    }
 }
 
 /// The live Pods that use partition `id`. If there are some, the end of one triggers the next reconcile.
@@ -162,7 +231,7 @@ fn ask(
     reply.answer
 }
 
-fn answer(context: &Context, decision: PlacementDecision) -> Result<Answer, ExecuteError> {
+fn answer(context: &Context, decision: PlacementDecision) -> Result<Answer, EffectError> {
     let account = match &decision {
         PlacementDecision::Try(controller, _) => context.pool.account(controller),
         PlacementDecision::Wait(_) | PlacementDecision::Reject(_) => None,
@@ -175,9 +244,9 @@ fn answer(context: &Context, decision: PlacementDecision) -> Result<Answer, Exec
 }
 
 /// A random number that makes an id unique, even after a restore of the API server.
-fn nonce() -> Result<u64, ExecuteError> {
+fn nonce() -> Result<u64, EffectError> {
     let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
-    let random = random.map_err(|_| ExecuteError::Nonce)?;
+    let random = random.map_err(|_| EffectError::Nonce)?;
     Ok(u64::from_be_bytes(random.expose()))
 }
 
@@ -185,8 +254,8 @@ async fn write(
     context: &Context,
     partition: &IPUPartition,
     status: IPUPartitionStatus,
-    observation: Observation,
-) -> Result<Outcome, ExecuteError> {
+    intent: Option<&Intent>,
+) -> Result<IPUPartition, EffectError> {
     let before = partition.status.clone().unwrap_or_default();
     let note = events::of_change(&before, &status);
     let mut desired = partition.clone();
@@ -198,7 +267,7 @@ async fn write(
     let replaced = api.replace_subresource("status", &name, &params, &desired);
     let Trimmed(written) = api_client::with_timeout(replaced)
         .await
-        .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
+        .map_err(|error| unless_conflict(error, EffectError::WriteStatus))?;
     if allocations::releases(
         &before,
         written
@@ -209,24 +278,24 @@ async fn write(
         // Earlier requests are decided before this reconcile can request anything itself.
         context.released.notify_one();
     }
-    log_change(&before, &written, &observation);
+    log_change(&before, &written, intent);
     if let Some(note) = note {
         context.publish(&written, note);
     }
-    Ok(Outcome::Wrote(Box::new(written), observation))
+    Ok(written)
 }
 
-fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, observation: &Observation) {
+fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, intent: Option<&Intent>) {
     let status = written.status.clone().unwrap_or_default();
     let message = status.message.as_deref().unwrap_or_default();
-    match observation {
-        Observation::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+    match intent {
+        Some(Intent::Create(id) | Intent::Reset(id)) => {
             tracing::info!(partition = %written.name_any(), id, message, "recorded the next step");
         }
-        _ if before.phase != status.phase || before.message != status.message => {
+        None if before.phase != status.phase || before.message != status.message => {
             tracing::info!(partition = %written.name_any(), phase = ?status.phase, message);
         }
-        _ => tracing::debug!(partition = %written.name_any(), "wrote the status"),
+        None => tracing::debug!(partition = %written.name_any(), "wrote the status"),
     }
 }
 
@@ -234,7 +303,7 @@ async fn release(
     context: &Context,
     partition: &IPUPartition,
     abandoned: &[Attempt],
-) -> Result<(), ExecuteError> {
+) -> Result<(), EffectError> {
     let status = partition.status.clone().unwrap_or_default();
     let sweep = |attempt: &Attempt| {
         if !context.settings.identity.marks(&attempt.id) {
@@ -248,7 +317,7 @@ async fn release(
     let note = events::of_release(&status, abandoned, sweep);
     set_finalizer(context, partition, false)
         .await
-        .map_err(|error| unless_conflict(error, ExecuteError::RemoveFinalizer))?;
+        .map_err(|error| unless_conflict(error, EffectError::RemoveFinalizer))?;
     for attempt in abandoned {
         tracing::warn!(
             partition = %partition.name_any(), id = attempt.id, controller = attempt.controller.name,
@@ -287,11 +356,11 @@ async fn set_finalizer(
 
 fn unless_conflict(
     error: kube::Error,
-    otherwise: impl FnOnce(kube::Error) -> ExecuteError,
-) -> ExecuteError {
+    otherwise: impl FnOnce(kube::Error) -> EffectError,
+) -> EffectError {
     match &error {
         kube::Error::Api(status) if status.code == 409 || status.code == 404 => {
-            ExecuteError::Conflict
+            EffectError::Conflict
         }
         _ => otherwise(error),
     }
