@@ -79,7 +79,7 @@ pub const NATIVE_PODS: [Typed; 2] = [
 ];
 
 /// Documents for admins. Tests on an API server run their other blocks.
-pub const FOR_ADMINS: [Typed; 15] = [
+pub const FOR_ADMINS: [Typed; 19] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
     on_nodes("charts/ipu-operator/docs/vipucontrollers"),
@@ -87,7 +87,7 @@ pub const FOR_ADMINS: [Typed; 15] = [
     on_nodes("charts/ipu-operator/docs/debugging"),
     on_nodes("charts/ipu-operator/docs/debugging-tools"),
     on_nodes("charts/ipu-operator/docs/support-bundle"),
-    on_nodes("charts/ipu-operator/docs/messages"),
+    on_nodes("charts/ipu-operator/docs/messages-logs"),
     on_nodes("charts/ipu-operator/docs/placement"),
     on_nodes("charts/ipu-operator/docs/placement-choice"),
     on_nodes("charts/ipu-operator/docs/quotas"),
@@ -95,6 +95,10 @@ pub const FOR_ADMINS: [Typed; 15] = [
         document: "charts/ipu-operator/docs/runbook",
         marks: &["sh", NODES],
     },
+    on_nodes("charts/ipu-operator/docs/runbook-processes"),
+    on_nodes("charts/ipu-operator/docs/runbook-api"),
+    on_nodes("charts/ipu-operator/docs/runbook-policies"),
+    on_nodes("charts/ipu-operator/docs/runbook-certificates"),
     on_nodes("charts/ipu-operator/docs/restore"),
     on_nodes("charts/ipu-operator/docs/migrate"),
     on_nodes("charts/ipu-operator/docs/migrate-adopt"),
@@ -133,7 +137,7 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 14] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 21] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
@@ -147,6 +151,13 @@ pub const ADMINS_ON_API_SERVER: [Typed; 14] = [
     on_api_server("charts/ipu-operator/docs/debugging-tools"),
     on_api_server("charts/ipu-operator/docs/messages"),
     on_api_server("charts/ipu-operator/docs/runbook"),
+    on_api_server("charts/ipu-operator/docs/runbook-processes"),
+    on_api_server("charts/ipu-operator/docs/runbook-api"),
+    on_api_server("charts/ipu-operator/docs/runbook-controllers"),
+    on_api_server("charts/ipu-operator/docs/runbook-jobs"),
+    on_api_server("charts/ipu-operator/docs/runbook-admission"),
+    on_api_server("charts/ipu-operator/docs/runbook-policies"),
+    on_api_server("charts/ipu-operator/docs/runbook-certificates"),
     on_api_server("charts/ipu-operator/docs/upgrade"),
 ];
 
