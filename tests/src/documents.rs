@@ -47,7 +47,7 @@ pub const QUICKSTART: Typed = Typed {
 };
 
 /// Documents for users, in the order in which their commands run.
-pub const FOR_USERS: [Typed; 13] = [
+pub const FOR_USERS: [Typed; 15] = [
     on_nodes("README"),
     on_nodes("charts/ipu-operator/docs/rest"),
     all_of("examples/docs/tutorial"),
@@ -58,6 +58,8 @@ pub const FOR_USERS: [Typed; 13] = [
     all_of("examples/docs/interactive"),
     all_of("examples/docs/inference"),
     all_of("examples/docs/life"),
+    all_of("examples/docs/life-suspend"),
+    all_of("examples/docs/life-update"),
     all_of("examples/docs/status"),
     on_nodes("crds/README"),
     on_nodes("crds/policy-status"),
@@ -137,7 +139,7 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 21] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 23] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
@@ -159,6 +161,8 @@ pub const ADMINS_ON_API_SERVER: [Typed; 21] = [
     on_api_server("charts/ipu-operator/docs/runbook-policies"),
     on_api_server("charts/ipu-operator/docs/runbook-certificates"),
     on_api_server("charts/ipu-operator/docs/upgrade"),
+    on_api_server("charts/ipu-operator/docs/rollback"),
+    on_api_server("charts/ipu-operator/docs/upgrade-crds"),
 ];
 
 /// The document that uninstalls the operator from an API server.
@@ -174,16 +178,20 @@ pub const TENANTS: [Typed; 2] = [
 ];
 
 /// Documents for users, on an API server without an operator.
-pub const USERS_ON_API_SERVER: [Typed; 12] = [
+pub const USERS_ON_API_SERVER: [Typed; 16] = [
     on_api_server("examples/docs/tutorial"),
     on_api_server("examples/docs/tutorial-waiting"),
     on_api_server("examples/docs/run"),
     on_api_server("examples/docs/train"),
+    on_api_server("examples/docs/train-poprun"),
+    on_api_server("examples/docs/train-notebook"),
     on_api_server("examples/docs/mpi"),
     on_api_server("examples/docs/interactive"),
     on_api_server("examples/docs/inference"),
     on_api_server("examples/docs/volumes"),
     on_api_server("examples/docs/life"),
+    on_api_server("examples/docs/life-suspend"),
+    on_api_server("examples/docs/life-update"),
     on_api_server("examples/docs/status"),
     on_api_server("examples/docs/fields"),
     on_api_server("examples/docs/kubectl-rights"),

@@ -4,9 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::sources::{
-    host_packages, literals, pages_that_begin_with, repository, shipped_files,
-};
+use crate::sources::{host_packages, literals, pages_that_begin_with, repository, shipped_files};
 
 /// The pages of messages, which say what to do.
 const MESSAGES: &str = "messages";
@@ -91,7 +89,10 @@ fn every_warning_of_the_logs_is_documented() {
         !documented.any(|said| line.starts_with(said))
     };
     let missing: Vec<_> = logged.iter().filter(is_missing).collect();
-    assert!(missing.is_empty(), "the pages of messages do not name {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "the pages of messages do not name {missing:?}"
+    );
 }
 
 /// The sentences of `warn!` and `error!` before the tests of a file: the last literal of each. A literal that consists
