@@ -1,5 +1,5 @@
-//! Webhooks that only the API server can call, with its client certificate: both are configured as security.md
-//! describes.
+//! Webhooks that only the API server can call, with its client certificate: both are configured as
+//! security-webhooks.md describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::job::single;
 use crate::processes::{Given, Installation, RELEASE};
 
 /// The document for the admin.
-const DOCUMENT: &str = "charts/ipu-operator/docs/security.md";
+const DOCUMENT: &str = "charts/ipu-operator/docs/security-webhooks.md";
 
 /// The path of the API server's files in the document.
 const FOLDER: &str = "/etc/kubernetes/admission";

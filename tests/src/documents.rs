@@ -47,7 +47,7 @@ pub const QUICKSTART: Typed = Typed {
 };
 
 /// Documents for users, in the order in which their commands run.
-pub const FOR_USERS: [Typed; 13] = [
+pub const FOR_USERS: [Typed; 15] = [
     on_nodes("README"),
     on_nodes("charts/ipu-operator/docs/rest"),
     all_of("examples/docs/tutorial"),
@@ -58,6 +58,8 @@ pub const FOR_USERS: [Typed; 13] = [
     all_of("examples/docs/interactive"),
     all_of("examples/docs/inference"),
     all_of("examples/docs/life"),
+    all_of("examples/docs/life-suspend"),
+    all_of("examples/docs/life-update"),
     all_of("examples/docs/status"),
     on_nodes("crds/README"),
     on_nodes("crds/policy-status"),
@@ -79,7 +81,7 @@ pub const NATIVE_PODS: [Typed; 2] = [
 ];
 
 /// Documents for admins. Tests on an API server run their other blocks.
-pub const FOR_ADMINS: [Typed; 15] = [
+pub const FOR_ADMINS: [Typed; 19] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
     on_nodes("charts/ipu-operator/docs/vipucontrollers"),
@@ -87,7 +89,7 @@ pub const FOR_ADMINS: [Typed; 15] = [
     on_nodes("charts/ipu-operator/docs/debugging"),
     on_nodes("charts/ipu-operator/docs/debugging-tools"),
     on_nodes("charts/ipu-operator/docs/support-bundle"),
-    on_nodes("charts/ipu-operator/docs/messages"),
+    on_nodes("charts/ipu-operator/docs/messages-logs"),
     on_nodes("charts/ipu-operator/docs/placement"),
     on_nodes("charts/ipu-operator/docs/placement-choice"),
     on_nodes("charts/ipu-operator/docs/quotas"),
@@ -95,6 +97,10 @@ pub const FOR_ADMINS: [Typed; 15] = [
         document: "charts/ipu-operator/docs/runbook",
         marks: &["sh", NODES],
     },
+    on_nodes("charts/ipu-operator/docs/runbook-processes"),
+    on_nodes("charts/ipu-operator/docs/runbook-api"),
+    on_nodes("charts/ipu-operator/docs/runbook-policies"),
+    on_nodes("charts/ipu-operator/docs/runbook-certificates"),
     on_nodes("charts/ipu-operator/docs/restore"),
     on_nodes("charts/ipu-operator/docs/migrate"),
     on_nodes("charts/ipu-operator/docs/migrate-adopt"),
@@ -133,11 +139,13 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 12] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 23] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
-    on_api_server("charts/ipu-operator/docs/security"),
+    on_api_server("charts/ipu-operator/docs/security-restricted"),
+    on_api_server("charts/ipu-operator/docs/security-roles"),
+    on_api_server("charts/ipu-operator/docs/security-rights"),
     on_api_server("charts/ipu-operator/docs/nodes"),
     on_api_server("charts/ipu-operator/docs/policies"),
     on_api_server("charts/ipu-operator/docs/policy-registry"),
@@ -145,7 +153,16 @@ pub const ADMINS_ON_API_SERVER: [Typed; 12] = [
     on_api_server("charts/ipu-operator/docs/debugging-tools"),
     on_api_server("charts/ipu-operator/docs/messages"),
     on_api_server("charts/ipu-operator/docs/runbook"),
+    on_api_server("charts/ipu-operator/docs/runbook-processes"),
+    on_api_server("charts/ipu-operator/docs/runbook-api"),
+    on_api_server("charts/ipu-operator/docs/runbook-controllers"),
+    on_api_server("charts/ipu-operator/docs/runbook-jobs"),
+    on_api_server("charts/ipu-operator/docs/runbook-admission"),
+    on_api_server("charts/ipu-operator/docs/runbook-policies"),
+    on_api_server("charts/ipu-operator/docs/runbook-certificates"),
     on_api_server("charts/ipu-operator/docs/upgrade"),
+    on_api_server("charts/ipu-operator/docs/rollback"),
+    on_api_server("charts/ipu-operator/docs/upgrade-crds"),
 ];
 
 /// The document that uninstalls the operator from an API server.
@@ -161,16 +178,20 @@ pub const TENANTS: [Typed; 2] = [
 ];
 
 /// Documents for users, on an API server without an operator.
-pub const USERS_ON_API_SERVER: [Typed; 12] = [
+pub const USERS_ON_API_SERVER: [Typed; 16] = [
     on_api_server("examples/docs/tutorial"),
     on_api_server("examples/docs/tutorial-waiting"),
     on_api_server("examples/docs/run"),
     on_api_server("examples/docs/train"),
+    on_api_server("examples/docs/train-poprun"),
+    on_api_server("examples/docs/train-notebook"),
     on_api_server("examples/docs/mpi"),
     on_api_server("examples/docs/interactive"),
     on_api_server("examples/docs/inference"),
     on_api_server("examples/docs/volumes"),
     on_api_server("examples/docs/life"),
+    on_api_server("examples/docs/life-suspend"),
+    on_api_server("examples/docs/life-update"),
     on_api_server("examples/docs/status"),
     on_api_server("examples/docs/fields"),
     on_api_server("examples/docs/kubectl-rights"),

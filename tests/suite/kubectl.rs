@@ -17,12 +17,11 @@ use kube::CustomResourceExt;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::sources::{repository, rust_files};
+use crate::sources::{pages_that_begin_with, repository, rust_files};
 
-/// The page of messages without Markdown formatting, which the plugin does not print.
+/// The pages of messages without Markdown formatting, which the plugin does not print.
 fn messages() -> String {
-    let path = repository().join("charts/ipu-operator/docs/messages.md");
-    fs::read_to_string(path).unwrap().replace('`', "")
+    pages_that_begin_with("messages").replace('`', "")
 }
 
 /// An IPUPartition whose position and gang depend on its number.
@@ -63,7 +62,7 @@ fn the_plugin_orders_the_queue_as_the_proxy_does() {
 }
 
 #[test]
-fn the_advice_about_a_reason_is_that_of_the_page_of_messages() {
+fn the_advice_about_a_reason_is_that_of_the_pages_of_messages() {
     let messages = messages();
     for (reasons, advice) in OPERATOR {
         for word in *reasons {
@@ -79,14 +78,14 @@ fn the_advice_about_a_reason_is_that_of_the_page_of_messages() {
 }
 
 #[test]
-fn causes_of_waiting_are_those_of_the_page_of_messages_and_of_the_code() {
+fn causes_of_waiting_are_those_of_the_pages_of_messages_and_of_the_code() {
     let messages = messages();
     let mut files = rust_files("host/partitions/src");
     files.extend(rust_files("host/ledger/src"));
     files.extend(rust_files("host/placement/src"));
     files.extend(rust_files("guests/sdk/src"));
     for one in WAITING {
-        let row = format!("{} ({}", one.cause, one.remedy);
+        let row = format!("| {} | {}", one.cause, one.remedy);
         assert!(messages.contains(&row), "{row}");
         for words in one.words {
             let is_written = files.iter().any(|(_, text)| text.contains(words));

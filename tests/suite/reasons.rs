@@ -4,12 +4,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::sources::{host_packages, literals, repository, shipped_files};
+use crate::sources::{host_packages, literals, pages_that_begin_with, repository, shipped_files};
 
-/// The documents with every reason: the lists of stable words, and the table of what to do.
-const DOCUMENTS: [&[&str]; 2] = [&["crds/conditions.md", "crds/events.md"], &[MESSAGES]];
-
-const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
+/// The pages of messages, which say what to do.
+const MESSAGES: &str = "messages";
 
 /// Words that are no reason of the operator: kinds, actions of events, types and states of conditions, and reasons of
 /// Kubernetes and Kueue.
@@ -60,20 +58,28 @@ fn every_reason_is_documented() {
         reasons.len() > 70,
         "only these reasons were found: {reasons:?}"
     );
-    for paths in DOCUMENTS {
-        let document: String = paths.iter().map(|path| document(path)).collect();
-        let is_missing = |word: &&String| !document.contains(&format!("`{word}`"));
+    let stable_words = [
+        "crds/conditions.md",
+        "crds/conditions-partitions.md",
+        "crds/events.md",
+    ];
+    let stable_words = stable_words.map(document);
+    for (pages, text) in [
+        ("the lists of stable words", stable_words.concat()),
+        ("the pages of messages", pages_that_begin_with(MESSAGES)),
+    ] {
+        let is_missing = |word: &&String| !text.contains(&format!("`{word}`"));
         let missing: Vec<_> = reasons.iter().filter(is_missing).collect();
         assert!(
             missing.is_empty(),
-            "{paths:?} do not name {missing:?}, nor are they in NO_REASONS"
+            "{pages} do not name {missing:?}, nor are they in NO_REASONS"
         );
     }
 }
 
 #[test]
 fn every_warning_of_the_logs_is_documented() {
-    let document = document(MESSAGES);
+    let document = pages_that_begin_with(MESSAGES);
     let documented: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
     let files = host_packages()
         .into_iter()
@@ -88,7 +94,10 @@ fn every_warning_of_the_logs_is_documented() {
         !documented.any(|said| line.starts_with(said))
     };
     let missing: Vec<_> = logged.iter().filter(is_missing).collect();
-    assert!(missing.is_empty(), "{MESSAGES} does not name {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "the pages of messages do not name {missing:?}"
+    );
 }
 
 /// The sentences of `warn!` and `error!` before the tests of a file: the last literal of each. A literal that consists

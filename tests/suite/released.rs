@@ -77,7 +77,7 @@ fn crds_keep_all_fields_of_the_previous_release() {
     lost.retain(|fact| !WIDENED.iter().any(|rule| fact.contains(rule)));
     assert_eq!(lost, [""; 0], "objects of the previous release need them");
     insta::with_settings!(
-        { description => "Each addition is also in charts/ipu-operator/docs/upgrade.md." },
+        { description => "Each addition is also in charts/ipu-operator/docs/rollback-crds.md." },
         { insta::assert_snapshot!(added.join("\n")) }
     );
 }

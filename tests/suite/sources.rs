@@ -14,6 +14,17 @@ pub(crate) fn repository() -> PathBuf {
         .to_owned()
 }
 
+/// The text of all pages of the chart whose name begins so, such as `messages` and `messages-logs`.
+pub(crate) fn pages_that_begin_with(name: &str) -> String {
+    let folder = repository().join("charts/ipu-operator/docs");
+    let is_one = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        path.parent() == Some(folder.as_path()) && stem.starts_with(name)
+    };
+    let pages = documents().into_iter().filter(|(path, _)| is_one(path));
+    pages.map(|(_, text)| text).collect()
+}
+
 /// Every Rust file below a folder of the repository, with its text.
 pub(crate) fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
     files(&repository().join(folder), "rs")

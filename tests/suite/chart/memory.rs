@@ -31,7 +31,7 @@ fn limit(values: &Value, section: &str) -> usize {
 fn documented(document: &str, process: &str) -> BTreeMap<String, usize> {
     let start = format!("| {process} | ");
     let row = document.lines().find_map(|line| line.strip_prefix(&start));
-    let row = row.unwrap_or_else(|| panic!("docs/security.md has no row of the {process}"));
+    let row = row.unwrap_or_else(|| panic!("docs/security-memory.md has no row of the {process}"));
     let items = row.split(" | ").next().unwrap_or_default().split(", ");
     let item = |item: &str| {
         let (what, mib) = item.rsplit_once(' ')?;
@@ -44,7 +44,7 @@ fn documented(document: &str, process: &str) -> BTreeMap<String, usize> {
 #[test]
 fn the_memory_items_of_a_process_fit_its_container() {
     let values: Value = serde_saphyr::from_str(&file("values.yaml")).unwrap();
-    let document = file("docs/security.md");
+    let document = file("docs/security-memory.md");
     for (process, section, items) in processes() {
         let limit = limit(&values, section);
         let sum = mib(memory::sum(&items));
@@ -58,7 +58,7 @@ fn the_memory_items_of_a_process_fit_its_container() {
             let (stated, takes) = (documented.get(what).copied(), mib(bytes));
             assert!(
                 stated.is_some_and(|most| takes <= most),
-                "docs/security.md: `{what}` of the {process} has {stated:?} MiB; the process may take {takes}"
+                "docs/security-memory.md: `{what}` of the {process} has {stated:?} MiB; the process may take {takes}"
             );
         }
         let together: usize = documented.values().sum();
@@ -67,6 +67,6 @@ fn the_memory_items_of_a_process_fit_its_container() {
             "{process}: the document has {together} MiB in total"
         );
         let end = format!(" | {together} | {limit} |");
-        assert!(document.contains(&end), "docs/security.md lacks `{end}`");
+        assert!(document.contains(&end), "docs/security-memory.md lacks `{end}`");
     }
 }

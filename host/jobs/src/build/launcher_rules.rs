@@ -1,7 +1,7 @@
 //! Pure: the rules by which the launcher's Pod differs from the workers' template, in one table.
 //!
 //! Every other field has the value of the template. Tests compare the table with the fields of the Kubernetes API, and
-//! with the table for users in `examples/docs/launcher.md`.
+//! with the table for users in `examples/docs/launcher-fields.md`.
 
 use guest_validation::rules::{InitContainer, run_by_launcher};
 use ipu_runtime::pod_start::is_sidecar;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::build::launcher_rules::{CONTAINER, CONTAINER_SAME, Difference, POD, POD_SAME};
 
-const DOCUMENT: &str = include_str!("../../../../examples/docs/launcher.md");
+const DOCUMENT: &str = include_str!("../../../../examples/docs/launcher-fields.md");
 
 /// Fields that the builder replaces or completes, beside those that it removes.
 const COMPLETED: [&str; 7] = [
