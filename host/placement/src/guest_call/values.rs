@@ -263,7 +263,7 @@ mod tests {
         }
     }
     #[test]
-    fn refusals_for_lack_of_ipus_are_told_from_others_by_their_field() {
+    fn a_refusal_for_lack_of_ipus_is_known_by_its_field() {
         let status = json!({"attempts": [
             attempt("pod1", "full", Some(true)),
             attempt("pod2", "odd (ResourceExhausted)", Some(false)),
