@@ -90,10 +90,10 @@ pub struct ControllerOptions {
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
     /// Networks of the release for workers, as JSON: the setting `networks` of the defaulting guest.
-    #[arg(long, env = "IPU_OPERATOR_NETWORKS", value_parser = networks)]
-    pub networks: Option<Value>,
+    #[arg(long, env = "IPU_OPERATOR_NETWORK_PRESETS", value_parser = networks)]
+    pub network_presets: Option<Value>,
     /// Network of workers whose job names none.
-    #[arg(long, env = "IPU_OPERATOR_WORKER_NETWORK", requires = "networks")]
+    #[arg(long, env = "IPU_OPERATOR_WORKER_NETWORK", requires = "network_presets")]
     pub worker_network: Option<String>,
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
@@ -153,7 +153,7 @@ impl ControllerOptions {
     /// Settings of the built-in guests.
     pub fn guests(&self) -> Value {
         let mut settings = json!({ "maxIpusPerJob": self.max_ipus_per_job });
-        if let Some(networks) = &self.networks {
+        if let Some(networks) = &self.network_presets {
             settings["networks"] = networks.clone();
         }
         if let Some(name) = &self.worker_network {
