@@ -35,7 +35,6 @@ use ipu_runtime::telemetry::level::LogLevel;
 use kube::Client;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -321,7 +320,6 @@ fn kueue(options: &ControllerOptions) -> (ServedGroup, Option<ServedGroupWatch>)
 }
 
 fn policy_options(options: &ControllerOptions) -> GuestHostOptions {
-    let settings = json!({ "maxIpusPerJob": options.max_ipus_per_job });
     let hooks = [Hook::Defaulting, Hook::Validation];
-    ipu_policies::host_options(&options.release, &hooks, settings)
+    ipu_policies::host_options(&options.release, &hooks, options.guests())
 }

@@ -1,6 +1,7 @@
 //! `ipu-node` on a real API server, with a token that is bound to a Pod of a node: what it reports of a node, and what a
 //! stolen token can change.
 
+mod faults;
 mod token;
 
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use cluster::command::CommandError;
 use cluster::wait::{Seen, eventually};
 use futures::StreamExt;
 use ipu_node::options::NodeOptions;
@@ -118,22 +120,27 @@ impl Release {
 
     /// Creates the NetworkAttachmentDefinition that the checks require, and its definition.
     async fn create_network(&self) {
+        let definition = self
+            .admin
+            .file("definition.json", &network_definition().to_string());
+        self.admin
+            .kubectl(&["create", "--filename", &definition])
+            .unwrap();
+        eventually("the network is created", async || {
+            self.create_only_network()
+        })
+        .await;
+    }
+
+    /// Creates the NetworkAttachmentDefinition, whose definition exists.
+    fn create_only_network(&self) -> Result<String, CommandError> {
         let network = json!({
             "apiVersion": "k8s.cni.cncf.io/v1",
             "kind": "NetworkAttachmentDefinition",
             "metadata": {"name": "rdma-net", "namespace": "default"},
         });
-        let definition = self
-            .admin
-            .file("definition.json", &network_definition().to_string());
         let network = self.admin.file("network.json", &network.to_string());
-        self.admin
-            .kubectl(&["create", "--filename", &definition])
-            .unwrap();
-        eventually("the network is created", async || {
-            self.admin.kubectl(&["create", "--filename", &network])
-        })
-        .await;
+        self.admin.kubectl(&["create", "--filename", &network])
     }
 
     async fn condition(&self, reason: &str) -> Node {

@@ -6,6 +6,7 @@ pub(crate) mod examples;
 mod limits;
 mod native;
 mod neighbours;
+mod networks;
 mod refused;
 mod shadow;
 mod swap;

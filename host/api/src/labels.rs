@@ -31,6 +31,13 @@ pub const RECONFIGURABLE_ANNOTATION: &str = "graphcore.ai/reconfigurable";
 /// Annotation on an IPUJob: `true` makes its partitions relocatable.
 pub const RELOCATABLE_ANNOTATION: &str = "graphcore.ai/relocatable";
 
+/// Annotation on an IPUJob: the network of the release that its workers use. The defaulting guest writes it into the
+/// template that it has completed, and the launcher of such a template has no second interface.
+pub const NETWORK_ANNOTATION: &str = "graphcore.ai/network";
+
+/// Annotation of a Pod: the NetworkAttachmentDefinitions from which Multus makes its further interfaces.
+pub const NETWORK_ATTACHMENTS_ANNOTATION: &str = "k8s.v1.cni.cncf.io/networks";
+
 /// Label of everything that belongs to a job: the job's UID.
 pub const JOB_UID_LABEL: &str = "graphcore.ai/job-uid";
 

@@ -11,6 +11,7 @@ use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::telemetry::LogArguments;
 use k8s_openapi::api::core::v1::ResourceRequirements;
+use serde_json::{Value, json};
 
 /// Options of the controller process.
 #[derive(Clone, Debug, Args)]
@@ -88,6 +89,12 @@ pub struct ControllerOptions {
     /// Requests and limits of launchers whose job sets none, as JSON.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
+    /// Networks of the release for workers, as JSON: the setting `networks` of the defaulting guest.
+    #[arg(long, env = "IPU_OPERATOR_NETWORK_PRESETS", value_parser = networks)]
+    pub network_presets: Option<Value>,
+    /// Network of workers whose job names none.
+    #[arg(long, env = "IPU_OPERATOR_WORKER_NETWORK", requires = "network_presets")]
+    pub worker_network: Option<String>,
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
@@ -143,10 +150,26 @@ impl ControllerOptions {
         }
     }
 
+    /// Settings of the built-in guests.
+    pub fn guests(&self) -> Value {
+        let mut settings = json!({ "maxIpusPerJob": self.max_ipus_per_job });
+        if let Some(networks) = &self.network_presets {
+            settings["networks"] = networks.clone();
+        }
+        if let Some(name) = &self.worker_network {
+            settings["workerNetwork"] = json!(name);
+        }
+        settings
+    }
+
     fn named(&self, given: Option<&String>, suffix: &str) -> String {
         let by_default = || format!("{}{suffix}", self.release.fullname);
         given.cloned().unwrap_or_else(by_default)
     }
+}
+
+fn networks(json: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(json)
 }
 
 fn resources(json: &str) -> Result<ResourceRequirements, serde_json::Error> {

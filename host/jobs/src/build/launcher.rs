@@ -34,6 +34,11 @@ pub fn launcher(
 ) -> Pod {
     let mut meta = metadata(job, naming::launcher(&job.name));
     let mut annotations = launcher_names::annotations(&job.template);
+    // The workers' network of the release: the launcher only starts processes, over the network of Pods.
+    let has_release_network = annotations.remove(labels::NETWORK_ANNOTATION).is_some();
+    if has_release_network {
+        annotations.remove(labels::NETWORK_ATTACHMENTS_ANNOTATION);
+    }
     let mut spec = launcher_rules::pod(&job.template.spec);
     launcher_rules::keep_init_containers(&mut spec, &job.template.first);
     launcher_names::rename_init_containers(&mut spec);
@@ -43,6 +48,9 @@ pub fn launcher(
     }
     launcher_names::resolve_volumes(&mut spec, &job.template, &mut annotations);
     let mut container = container(job, command, settings, placed);
+    if has_release_network {
+        launcher_rules::drop_memory_lock(&mut container);
+    }
     agent::add_to_pod(&mut spec, job, settings, &container);
     agent::mount(&mut container);
     if is_held(job) {

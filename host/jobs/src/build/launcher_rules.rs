@@ -246,6 +246,15 @@ pub fn container(first: &Container) -> Container {
     applied(&CONTAINER, first.clone())
 }
 
+/// Removes the capability to pin memory, which the workers of a network of the release have.
+pub fn drop_memory_lock(container: &mut Container) {
+    let context = container.security_context.as_mut();
+    let capabilities = context.and_then(|context| context.capabilities.as_mut());
+    if let Some(add) = capabilities.and_then(|capabilities| capabilities.add.as_mut()) {
+        add.retain(|capability| capability != "IPC_LOCK");
+    }
+}
+
 fn applied<T>(differences: &[Difference<T>], mut value: T) -> T {
     for difference in differences {
         (difference.remove)(&mut value);

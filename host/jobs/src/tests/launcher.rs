@@ -1,5 +1,6 @@
 //! The launcher's Pod: what it has of the workers' template, and what it must not have.
 
+use guest_defaulting::network;
 use ipu_api::ipujob::{IPUJob, Launcher};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::{Value, json};
@@ -89,6 +90,34 @@ fn the_template_holds_but_for_what_belongs_to_workers() {
     assert_eq!(spec.tolerations.as_ref().unwrap().len(), 1);
     let affinity = spec.affinity.as_ref().unwrap();
     assert!(affinity.node_affinity.is_some() && affinity.pod_anti_affinity.is_none());
+}
+
+#[test]
+fn network_of_the_release_is_only_for_workers() {
+    let template = |annotations: Value| {
+        json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"containers": [{
+                "name": "main", "image": "a",
+                "securityContext": {"runAsUser": 7, "capabilities": {"add": ["IPC_LOCK", "SYS_PTRACE"]}},
+            }]},
+        })
+    };
+    // The guest has constants of its own, because it does not depend on the API's package.
+    let (network, networks) = (network::NETWORK_ANNOTATION, network::ATTACHMENTS_ANNOTATION);
+    let of_release = json!({networks: "ipu/rdma-net", network: "rdma", "mine": "stays"});
+    let annotations = |pod: &Pod| json!(pod.metadata.annotations);
+    let add =
+        |pod: &Pod| json!(spec(pod).containers[0].security_context)["capabilities"]["add"].clone();
+    let pod = of_template(&template(of_release));
+    assert_eq!(annotations(&pod)["mine"], "stays");
+    for key in [networks, network] {
+        assert!(annotations(&pod)[key].is_null(), "{key}");
+    }
+    assert_eq!(add(&pod), json!(["SYS_PTRACE"]));
+    let pod = of_template(&template(json!({networks: "mine"})));
+    assert_eq!(annotations(&pod)[networks], "mine");
+    assert_eq!(add(&pod), json!(["IPC_LOCK", "SYS_PTRACE"]));
 }
 
 #[test]
