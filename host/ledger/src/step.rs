@@ -81,6 +81,8 @@ impl Step {
 /// Requeue delay, unless an event arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
+    /// A controller is forming a partition, for which Pods wait: within half a second.
+    Forming,
     /// A controller is working: within seconds.
     Soon,
     /// No free capacity: after about ten seconds, or after a release of IPUs.
