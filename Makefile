@@ -149,7 +149,7 @@ placement: ## measure placement policies with jobs of a real cluster, and draw p
 	@$(DIST)
 	$(BENCH) --bin bench-placement
 
-race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
+race: ## measure the CPU time of the API server for each job and jobs per second, in turns with mpi-operator and a loop that sends the same writes
 	@sh tests/preflight.sh race
 	@$(DIST)
 	$(BENCH) --bin bench-jobs -- --race

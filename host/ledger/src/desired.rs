@@ -172,7 +172,7 @@ fn form(
         HealthState::Busy => write_if_changed(
             partition,
             status::adopted(status, &attempt.id, now),
-            Requeue::Soon,
+            Requeue::Forming,
         ),
     }
 }

@@ -7,6 +7,7 @@ use super::step::Requeue;
 /// Returns the requeue delay after `idle_rounds` reconciles in a row that wrote nothing. `None` waits for the next event.
 pub fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     match requeue {
+        Requeue::Forming => Some(doubling(50, idle_rounds, 500)),
         Requeue::Soon => Some(doubling(50, idle_rounds, 2_000)),
         Requeue::ForPods => Some(doubling(50, idle_rounds, 30_000)),
         Requeue::ForCapacity => Some(Duration::from_secs(10)),
@@ -34,6 +35,8 @@ mod tests {
     #[test]
     fn delays_grow_to_their_bound() {
         let cases = [
+            (Requeue::Forming, 3, Some(400)),
+            (Requeue::Forming, 200, Some(500)),
             (Requeue::Soon, 0, Some(50)),
             (Requeue::Soon, 2, Some(200)),
             (Requeue::Soon, 200, Some(2_000)),

@@ -81,6 +81,8 @@ impl Step {
 /// Requeue delay, unless an event arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
+    /// A controller is forming a partition, for which Pods wait: within half a second.
+    Forming,
     /// A controller is working: within seconds.
     Soon,
     /// Live Pods use the partition: when one of them ends. With growing delays in case that nobody reports it.

@@ -255,7 +255,7 @@ impl From<proto::IpuofDevice> for Device {
 
 /// Compares the devices of GCD 0 with the request of a partition with `ipus` and `gcds`. Returns `None` if the
 /// controller reports no device.
-pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
+pub fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
     let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
     let asked = ipus.checked_div(gcds)?;
     (made > 0 && asked * gcds == ipus && made != asked)

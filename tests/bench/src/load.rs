@@ -1,14 +1,18 @@
 //! Loads a real API server with jobs of one launcher and two workers, or only with partitions.
 //! Measures the speed of the operators and proxies, their writes, and their memory and CPU.
 
+mod accounts;
 mod bare;
 mod consumption;
 mod fake_node;
+mod job_controller;
 mod large_job;
 mod many_jobs;
 mod mpi_operator;
 mod partitions;
 mod product;
+mod race;
+mod running_jobs;
 mod submit;
 mod vipu_controllers;
 
@@ -26,10 +30,12 @@ pub use partitions::{
     record_partitions, waiting,
 };
 pub use product::{Sizes, ipu_operator, sizes};
+pub use race::{Contender, Race, RaceOptions, Ratios, race};
 pub(crate) use submit::{jobs, once_served};
 
 use cluster::command::CommandError;
-use cluster::control_plane::ControlPlaneError;
+use cluster::control_plane::{ControlPlane, ControlPlaneError, ControlPlaneOptions};
+use cluster::files::FileError;
 use cluster::http::HttpError;
 use cluster::kubeconfig::ClientError;
 use cluster::log_tail::LogTail;
@@ -61,6 +67,9 @@ pub enum LoadError {
     /// There is no client.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The API server refused a request.
     #[error("failed to {action}")]
     Api {
@@ -118,7 +127,8 @@ pub enum LoadError {
 pub struct Load {
     /// The number of submitted jobs or partitions.
     pub count: usize,
-    /// From the first submission until all Pods existed, or all partitions were ready.
+    /// From the first submission until the status of each job said that it ran, or all partitions were ready. Writes and
+    /// CPU time are those of the same window.
     pub took: Duration,
     /// Writes to the API server by all clients except the user and the kubelet, by method and
     /// resource.
@@ -138,6 +148,11 @@ impl Load {
         self.took.as_secs_f64().recip() * as_figure(self.count as u64)
     }
 
+    /// The number of writes for each.
+    pub fn writes_of_each(&self) -> f64 {
+        self.of_each(self.writes.values().sum())
+    }
+
     /// Returns a count divided by the number of them.
     pub fn of_each(&self, total: u64) -> f64 {
         as_figure(total) / as_figure(self.count as u64)
@@ -151,6 +166,15 @@ impl Load {
 )]
 fn as_figure(count: u64) -> f64 {
     count as f64
+}
+
+/// Starts an API server for one run of a contender.
+async fn plane(fsync: bool) -> Result<ControlPlane, LoadError> {
+    let options = ControlPlaneOptions {
+        fsync,
+        ..ControlPlaneOptions::default()
+    };
+    Ok(ControlPlane::start_with(&options).await?)
 }
 
 fn api(action: &'static str) -> impl FnOnce(kube::Error) -> LoadError {

@@ -98,6 +98,8 @@ pub struct ControlPlaneOptions {
     pub etcd_quota: Option<u64>,
     /// The file for `--admission-control-config-file` of kube-apiserver.
     pub admission_config: Option<PathBuf>,
+    /// Whether etcd flushes each write to disk.
+    pub fsync: bool,
 }
 
 /// A running etcd and kube-apiserver.
@@ -175,6 +177,7 @@ impl ControlPlane {
             client_port: etcd_port,
             peer_port,
             quota: options.etcd_quota,
+            fsync: options.fsync,
         };
         let api_server = ApiServer {
             pki: dir.join("pki"),

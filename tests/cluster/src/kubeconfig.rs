@@ -55,6 +55,13 @@ pub fn write_as(
     write_json(path, &content)
 }
 
+/// Writes a copy of a kubeconfig whose client has this token, and the rights of its account.
+pub fn write_with_token(from: &Path, path: &Path, token: &str) -> Result<(), FileError> {
+    let mut content = parse(from)?;
+    content["users"][0]["user"] = json!({"token": token});
+    write_json(path, &content)
+}
+
 /// Writes a copy of a kubeconfig whose default namespace is this one.
 pub fn write_in(from: &Path, path: &Path, namespace: &str) -> Result<(), FileError> {
     let mut content = parse(from)?;

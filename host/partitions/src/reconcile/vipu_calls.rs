@@ -1,12 +1,13 @@
 //! The calls of V-IPU controllers: creates, reads, removes and resets partitions there.
 
+use futures::future::{OptionFuture, join};
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionSpec, PartitionPhase};
 use ipu_api::uid::Uid;
 use ipu_ledger::observations::{HealthState, RemoteState, Reply};
 use ipu_placement::guest_call::values::shortened;
 use ipu_placement::refusals;
 use kube::ResourceExt;
-use vipu_client::model::CreateRequest;
+use vipu_client::model::{self, CreateRequest};
 use vipu_client::{Lookup, VipuClient, VipuError};
 
 use crate::leader::Context;
@@ -99,7 +100,8 @@ pub(super) async fn remote_state(
     remote_state
 }
 
-/// Reads the state. A partition that has just become active with another size than requested counts as failed.
+/// Reads the state. A partition that has just become active with another size than requested counts as failed. Its first
+/// state and its IPUs are read at the same time, because most partitions are active when their creation returns.
 async fn read_state(
     context: &Context,
     partition: &IPUPartition,
@@ -108,7 +110,15 @@ async fn read_state(
     let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
     let client = context.pool.client(&attempt.controller)?;
     let account = attempt.account.as_deref();
-    let lookup = client.lookup_as(&attempt.id, account).await?;
+    let status = partition.status.as_ref();
+    let is_forming = status.is_some_and(|status| status.phase == PartitionPhase::Creating);
+    let is_first = is_forming && status.is_some_and(|status| status.partition_id.is_none());
+    let early = async {
+        let config = is_first.then(|| client.ipuof_config(&attempt.id, 0));
+        OptionFuture::from(config).await?.ok()
+    };
+    let (lookup, early) = join(client.lookup_as(&attempt.id, account), early).await;
+    let lookup = lookup?;
     context.pool.note(&client, &attempt.id, gcds, &lookup).await;
     let Lookup::Present(state) = lookup else {
         return Ok(RemoteState::Absent);
@@ -116,13 +126,16 @@ async fn read_state(
     let mut health = health::health(&state);
     health.account = client.account();
     health.first_ipu = context.pool.first_ipu(&attempt.controller, &attempt.id);
-    let phase = partition.status.as_ref().map(|status| status.phase);
-    if phase == Some(PartitionPhase::Creating)
-        && health.state == HealthState::Active
-        && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
-    {
-        health.state = HealthState::Failed;
-        health.errors = vec![why];
+    if is_forming && health.state == HealthState::Active {
+        // Without IPUs, it was read before the partition had any.
+        let mismatch = match early.filter(|config| !config.devices.is_empty()) {
+            Some(config) => model::size_mismatch(&config, ipus, gcds),
+            None => client.size_mismatch(&attempt.id, ipus, gcds).await,
+        };
+        if let Some(why) = mismatch {
+            health.state = HealthState::Failed;
+            health.errors = vec![why];
+        }
     }
     Ok(RemoteState::Present(health))
 }

@@ -2,7 +2,7 @@
 //! result of a thousand jobs at once; the operator's usage with few and with many jobs; and the time of a
 //! large job.
 
-use bench::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes};
+use bench::load::{self, Contender, LargeJob, Load, ManyJobs, Race, RaceOptions, Ratios, Sizes};
 use clap::Parser;
 
 /// Measure jobs under load, on a real API server with a fake node.
@@ -14,6 +14,15 @@ struct Cli {
     /// Run only the race.
     #[arg(long)]
     race: bool,
+    /// Rounds of the race. In each, every contender runs twice: first, second, second, first.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// The contenders of the race, in their order. The bare loop comes after ipu-operator.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = ALL)]
+    contenders: Vec<Contender>,
+    /// Have etcd flush each write to disk during the race.
+    #[arg(long)]
+    fsync: bool,
     /// Jobs at once on 16 V-IPU controllers with free capacity for 256 of them. 0: none.
     #[arg(long, default_value_t = 1000)]
     many_jobs: usize,
@@ -25,11 +34,25 @@ struct Cli {
     workers: Vec<usize>,
 }
 
+/// All contenders of the race.
+const ALL: [Contender; 4] = [
+    Contender::MpiOperator,
+    Contender::MpiOperatorAfterWorkers,
+    Contender::IpuOperator,
+    Contender::BareLoop,
+];
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
     if cli.jobs > 0 {
-        race(cli.jobs).await?;
+        let options = RaceOptions {
+            jobs: cli.jobs,
+            rounds: cli.rounds,
+            contenders: cli.contenders,
+            fsync: cli.fsync,
+        };
+        print_race(&load::race(&options, print_load).await?, &options);
     }
     if cli.race {
         return Ok(());
@@ -46,34 +69,61 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures all of them in one run, under the same conditions of the machine.
-async fn race(jobs: usize) -> anyhow::Result<()> {
-    let peer = load::mpi_operator(jobs, LauncherCreation::AtStartup).await?;
-    print_load("mpi-operator", &peer);
-    let waiting = load::mpi_operator(jobs, LauncherCreation::WaitForWorkersReady).await?;
-    print_load("mpi-operator, launchers after their workers", &waiting);
-    let (ours, objects) = load::ipu_operator(jobs).await?;
-    print_load("ipu-operator", &ours);
-    let (at_once, bare) = load::bare_loop(jobs, &objects, &ours).await?;
-    print_load(&format!("the bare loop, {at_once} jobs at once"), &bare);
-    println!(
-        "ipu-operator / mpi-operator, launchers after their workers: {:.2}",
-        ours.rate() / waiting.rate()
-    );
-    println!(
-        "ipu-operator / mpi-operator: {:.2}",
-        ours.rate() / peer.rate()
-    );
-    println!(
-        "ipu-operator / the bare loop: {:.2}",
-        ours.rate() / bare.rate()
-    );
-    Ok(())
+/// Prints the medians of all contenders, and how this operator compares with each other one.
+fn print_race(race: &Race, options: &RaceOptions) {
+    for contender in &options.contenders {
+        println!("{}:", name(*contender));
+        for (what, figure) in FIGURES {
+            if let Some(figures) = race.figures(*contender, figure) {
+                println!("  {what}: {}", shown(figures));
+            }
+        }
+    }
+    for other in &options.contenders {
+        for (what, figure) in FIGURES {
+            let ratios = race.ratios(Contender::IpuOperator, *other, figure);
+            if let Some(ratios) = ratios.filter(|_| *other != Contender::IpuOperator) {
+                println!("ipu-operator / {}, {what}: {}", name(*other), shown(ratios));
+            }
+        }
+    }
 }
 
-fn print_load(who: &str, load: &Load) {
+/// Reads a figure of a run.
+type Figure = fn(&Load) -> f64;
+
+/// The figures of the race. The first one is judged.
+const FIGURES: [(&str, Figure); 3] = [
+    (
+        "CPU of kube-apiserver for each job, in ms",
+        Load::api_server_ms,
+    ),
+    ("jobs/s", Load::rate),
+    ("writes for each job", Load::writes_of_each),
+];
+
+fn shown(figures: Ratios) -> String {
+    let Ratios {
+        median,
+        lowest,
+        highest,
+    } = figures;
+    format!("{median:.2} ({lowest:.2} to {highest:.2})")
+}
+
+fn name(contender: Contender) -> &'static str {
+    match contender {
+        Contender::MpiOperator => "mpi-operator",
+        Contender::MpiOperatorAfterWorkers => "mpi-operator, launchers after their workers",
+        Contender::IpuOperator => "ipu-operator",
+        Contender::BareLoop => "the bare loop",
+    }
+}
+
+fn print_load(contender: Contender, load: &Load) {
     println!(
-        "{who}: {} jobs in {:.1} s, {:.1} jobs/s",
+        "{}: {} jobs in {:.1} s, {:.1} jobs/s",
+        name(contender),
         load.count,
         load.took.as_secs_f64(),
         load.rate()

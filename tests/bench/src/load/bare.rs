@@ -1,10 +1,9 @@
 //! Sends the writes of the operator in a loop without decisions, which gives the maximum that the
 //! API server allows.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
-use cluster::control_plane::ControlPlane;
+use cluster::api_writes::Writes;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -16,46 +15,48 @@ use super::consumption::Consumption;
 use super::fake_node::FakeNode;
 use super::product::FIRST;
 use super::submit::{jobs, once_served};
-use super::{Load, LoadError, PATIENCE, api};
+use super::{Load, LoadError, PATIENCE, api, plane};
 
-/// Numbers of jobs, or partitions, that are written at the same time. The best result counts.
+/// Numbers of partitions that are written at the same time. The best result counts.
 pub(super) const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
 
-/// Writes the objects of `count` jobs, each made like `objects`, and as many updates of each as the operator made in
-/// `like`. Returns the fastest run.
+/// Number of jobs that are written at the same time.
+const JOBS_AT_ONCE: usize = 32;
+
+/// Writes the objects of `count` jobs, each made like `objects`, and as many updates and dry runs of each as the operator
+/// made in `like`, but no events.
 pub async fn bare_loop(
     count: usize,
     objects: &[Value],
     like: &Load,
-) -> Result<(usize, Load), LoadError> {
-    let plane = ControlPlane::start().await?;
+    fsync: bool,
+) -> Result<Load, LoadError> {
+    let plane = plane(fsync).await?;
     let client = plane.client().await?;
     for definition in [ipu_api::crd::ipujob(), ipu_api::crd::ipupartition()] {
         define(&client, &definition).await?;
     }
     let node = FakeNode::start(client.clone());
-    let mut best: Option<(usize, Load)> = None;
-    for (round, at_once) in AT_ONCE.into_iter().enumerate() {
-        let (begun, used) = (Instant::now(), Consumption::of_api_server(&plane)?);
-        stream::iter(0..count)
-            .map(Ok)
-            .try_for_each_concurrent(at_once, |number| {
-                write_one(&client, objects, like, format!("bare-{round}-{number}"))
-            })
-            .await?;
-        node.once_made(3 * count * (round + 1), PATIENCE).await?;
-        let load = Load {
-            count,
-            took: begun.elapsed(),
-            writes: BTreeMap::new(),
-            api_server: Consumption::of_api_server(&plane)?.saturating_sub(used),
-        };
-        node.once_running(3 * count * (round + 1), PATIENCE).await?;
-        if best.as_ref().is_none_or(|(_, best)| load.took < best.took) {
-            best = Some((at_once, load));
-        }
-    }
-    best.ok_or_else(|| LoadError::Missing("the bare loop did not run".to_owned()))
+    write_one(&client, objects, like, "bare-first".to_owned()).await?;
+    node.once_running(3, PATIENCE).await?;
+    let (begun, used) = (Instant::now(), Consumption::of_api_server(&plane)?);
+    let before = Writes::so_far(&client).await.map_err(Box::new)?;
+    stream::iter(0..count)
+        .map(Ok)
+        .try_for_each_concurrent(JOBS_AT_ONCE, |number| {
+            write_one(&client, objects, like, format!("bare-{number}"))
+        })
+        .await?;
+    node.once_running(3 * (count + 1), PATIENCE).await?;
+    let took = begun.elapsed();
+    let others = ["POST ipujobs", "PATCH pods/status"];
+    let after = Writes::so_far(&client).await.map_err(Box::new)?;
+    Ok(Load {
+        count,
+        took,
+        writes: after.since(&before, &others),
+        api_server: Consumption::of_api_server(&plane)?.saturating_sub(used),
+    })
 }
 
 /// Creates the objects of one job or one partition under a new name, then updates them as the operator
@@ -79,9 +80,13 @@ pub(super) async fn write_one(
         let Some((verb, resource)) = what.split_once(' ') else {
             continue;
         };
-        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
         // Some writes belong to no job: the operator updates the VIPUControllers at times.
         let each = (count + like.count as u64 / 2) / like.count as u64;
+        if verb == "TRY" {
+            try_pods(client, objects, (&name, each)).await?;
+            continue;
+        }
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
         if each == 0 || part.is_empty() && ["POST", "APPLY"].contains(&verb) {
             continue;
         }
@@ -97,6 +102,26 @@ pub(super) async fn write_one(
                 _ => annotate(client, object, number).await?,
             };
         }
+    }
+    Ok(())
+}
+
+/// Sends dry runs of Pods, as the operator does before it requests IPUs.
+async fn try_pods(
+    client: &Client,
+    objects: &[Value],
+    (name, each): (&str, u64),
+) -> Result<(), LoadError> {
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let pod = objects.iter().find(|object| object["kind"] == "Pod");
+    for number in 0..each {
+        let missing = || LoadError::Missing("a job has no Pod to try".to_owned());
+        let pod = renamed(pod.ok_or_else(missing)?, &format!("{name}-try-{number}"))?;
+        let tried = api_of(client, &pod)?.create(&dry_run, &pod).await;
+        tried.map_err(api("try a Pod"))?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub struct LargeJob {
 /// Runs a job of each size, in multiples of 64 workers up to 256, on an otherwise idle operator.
 pub async fn large_jobs(sizes: &[usize]) -> Result<Vec<LargeJob>, LoadError> {
     let ipus = u32::try_from(OF_A_PARTITION).unwrap_or(u32::MAX);
-    let product = Product::start_with(CONTROLLERS, ipus).await?;
+    let product = Product::start_with(CONTROLLERS, ipus, false).await?;
     let mut measured = Vec::new();
     let mut pods = 0;
     for workers in sizes {

@@ -40,7 +40,7 @@ pub struct ManyJobs {
 /// # Errors
 /// Also if a partition was created twice or not at all, or remains.
 pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
-    let product = Product::start_with(CONTROLLERS, IPUS).await?;
+    let product = Product::start_with(CONTROLLERS, IPUS, false).await?;
     let begun = Instant::now();
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
     submit(&of_jobs, count, passing).await?;

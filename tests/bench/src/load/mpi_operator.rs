@@ -1,6 +1,6 @@
 //! Kubeflow's mpi-operator under the same load, with its own limits lifted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::Tools;
-use cluster::wait::{Seen, until};
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::consumption::Consumption;
 use super::fake_node::FakeNode;
+use super::running_jobs::RunningJobs;
 use super::submit::{jobs, once_served, submit};
-use super::{Load, LoadError, PATIENCE};
+use super::{Load, LoadError, NAMESPACE, PATIENCE, accounts, job_controller, plane};
 use cluster::api_writes::Writes;
 
 /// A limit of requests per second that the test machines do not reach.
@@ -29,46 +29,44 @@ const NO_LIMIT: &str = "100000";
 pub enum LauncherCreation {
     /// Together with the workers, its default.
     AtStartup,
-    /// When all workers are Ready, as the IPU Operator does.
+    /// When all workers are Ready.
     WaitForWorkersReady,
 }
 
-/// Measures jobs until their worker Pods and the launcher's batch Job exist. The controller manager
-/// would create the launcher's Pod, but it is not part of the operator and does not run here.
-pub async fn mpi_operator(count: usize, creation: LauncherCreation) -> Result<Load, LoadError> {
+/// Measures jobs until their status says that they run. The Job controller creates the launcher's Pod.
+pub async fn mpi_operator(
+    count: usize,
+    creation: LauncherCreation,
+    fsync: bool,
+) -> Result<Load, LoadError> {
     let settings = Settings::from_env()?;
     let tools = Tools::fetch_some(
         &settings,
         &Progress::start(),
         &["kubernetes", "mpi-operator"],
     )?;
-    let plane = ControlPlane::start().await?;
+    let plane = plane(fsync).await?;
     let client = plane.client().await?;
     define_mpi_job(&settings, &tools, &plane.kubeconfig())?;
     let mpi_jobs = jobs(&client, "kubeflow.org", "v2beta1", "MPIJob");
     once_served(&mpi_jobs).await?;
     let scratch = tempfile::tempdir().map_err(|error| LoadError::Start("mpi-operator", error))?;
-    let _operator = start_mpi_operator(&tools, &plane.kubeconfig(), scratch.path())?;
-    let node = FakeNode::start(client.clone());
-    // When the first job has its Pods, the operator is the leader and its watches run.
+    let account = ordinary_account(&settings, &tools, &plane, scratch.path()).await?;
+    let _operator = start_mpi_operator(&tools, &account, scratch.path())?;
+    let _job_controller = job_controller::start(&tools, &plane, scratch.path()).await?;
+    let _node = FakeNode::start(client.clone());
+    let running = RunningJobs::follow(mpi_jobs.clone(), is_running);
+    // When the first job runs, the operator is the leader and all watches work.
     submit(&mpi_jobs, 1, |_| mpi_job("first", creation)).await?;
-    node.once_running(2, PATIENCE).await?;
-    let launchers = jobs(&client, "batch", "v1", "Job");
-    once_launchers(&launchers, 1).await?;
+    running.once(1, PATIENCE).await?;
     let before = Writes::so_far(&client).await.map_err(Box::new)?;
     let used = Consumption::of_api_server(&plane)?;
     let begun = Instant::now();
     let job = |number| mpi_job(&format!("job-{number}"), creation);
     submit(&mpi_jobs, count, job).await?;
-    node.once_made(2 * (count + 1), PATIENCE).await?;
-    once_launchers(&launchers, count + 1).await?;
+    running.once(count + 1, PATIENCE).await?;
     let took = begun.elapsed();
-    let others = [
-        "POST mpijobs",
-        "PATCH pods/status",
-        "POST events",
-        "PATCH events",
-    ];
+    let others = ["POST mpijobs", "PATCH pods/status"];
     let writes = Writes::so_far(&client)
         .await
         .map_err(Box::new)?
@@ -108,17 +106,28 @@ pub(crate) fn start_mpi_operator(
     Supervisor::start(vec![program]).map_err(failed)
 }
 
-async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<(), LoadError> {
-    until(
-        format!("{count} launchers to be made"),
-        PATIENCE,
-        || async {
-            let found = launchers.list_metadata(&ListParams::default()).await?;
-            Ok::<_, kube::Error>(Seen::when(found.items.len(), |found| *found >= count))
-        },
-    )
-    .await?;
-    Ok(())
+/// Creates the account and the rights of mpi-operator's own manifests.
+async fn ordinary_account(
+    settings: &Settings,
+    tools: &Tools,
+    plane: &ControlPlane,
+    folder: &Path,
+) -> Result<PathBuf, LoadError> {
+    create_manifest(settings, tools, &plane.kubeconfig(), "cluster-role.yaml")?;
+    let account = (NAMESPACE, "mpi-operator");
+    accounts::create(plane, account).await?;
+    // The manifest of the binding lacks the account's namespace.
+    accounts::bind(plane, account, "mpi-operator").await?;
+    accounts::kubeconfig_of(plane, folder, account).await
+}
+
+/// Whether the launcher and all workers of an MPIJob run.
+fn is_running(job: &DynamicObject) -> bool {
+    let conditions = job.data["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Running" && condition["status"] == "True")
 }
 
 /// Applies the CRD of the module.
@@ -127,16 +136,25 @@ pub(crate) fn define_mpi_job(
     tools: &Tools,
     kubeconfig: &Path,
 ) -> Result<(), LoadError> {
-    let definition = Tools::source(settings, "mpi-operator")?;
-    let definition = definition.join("manifests/base/kubeflow.org_mpijobs.yaml");
+    create_manifest(settings, tools, kubeconfig, "kubeflow.org_mpijobs.yaml")
+}
+
+/// Creates the objects of one of mpi-operator's own manifests.
+fn create_manifest(
+    settings: &Settings,
+    tools: &Tools,
+    kubeconfig: &Path,
+    file: &str,
+) -> Result<(), LoadError> {
+    let manifests = Tools::source(settings, "mpi-operator")?.join("manifests/base");
     let mut create = Command::new(tools.program("kubectl"));
     create
         .arg("--kubeconfig")
         .arg(kubeconfig)
-        .args(["create", "--filename"])
-        .arg(definition);
+        .args(["--namespace", NAMESPACE, "create", "--filename"])
+        .arg(manifests.join(file));
     command::run(&mut create).map_err(|source| LoadError::Command {
-        action: "apply the CRD of MPIJobs",
+        action: "create the objects of a manifest of mpi-operator",
         source,
     })
 }

@@ -18,14 +18,16 @@ use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use release::dist::Profile;
 use serde_json::{Value, json};
 use vipu_simulator::Simulator;
 
 use super::consumption::Consumption;
 use super::fake_node::{FakeNode, end_all};
+use super::running_jobs::RunningJobs;
 use super::submit::{jobs, submit};
 use super::vipu_controllers::{entries, label, simulators};
-use super::{Load, LoadError, PATIENCE, api, as_figure};
+use super::{Load, LoadError, PATIENCE, accounts, api, as_figure, plane};
 use cluster::api_writes::Writes;
 
 /// Namespace and Helm release.
@@ -39,6 +41,9 @@ const IPUS: u32 = 4096;
 
 /// Number of V-IPU controllers: two IPUs for each of more jobs than are ever submitted.
 const CONTROLLERS: usize = 8;
+
+/// The variable with the path of a program's kubeconfig.
+const KUBECONFIG: &str = "KUBECONFIG";
 
 /// Lines of the log in the message about a program that ended.
 const LINES: usize = 8;
@@ -61,26 +66,23 @@ impl Sizes {
     }
 }
 
-/// Measures jobs until their workers' and launchers' Pods are made. Also returns the objects of one job, for the bare
-/// loop.
-pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError> {
-    let product = Product::start().await?;
-    product.submit_and_run("first", 1).await?;
+/// Measures jobs until their status says that they run. Also returns the objects of one job, for the bare loop.
+pub async fn ipu_operator(count: usize, fsync: bool) -> Result<(Load, Vec<Value>), LoadError> {
+    let product = Product::start_with(CONTROLLERS, IPUS, fsync).await?;
+    let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
+    let running = RunningJobs::follow(of_jobs, |job| {
+        job.data["status"]["launcherStatus"] == "Running"
+    });
+    product.submit("first", 1).await?;
+    running.once(1, PATIENCE).await?;
     let objects = product.objects_of(FIRST).await?;
     let before = Writes::so_far(&product.client).await.map_err(Box::new)?;
     let used = Consumption::of_api_server(&product.plane)?;
     let begun = Instant::now();
     product.submit("job", count).await?;
-    product.node.once_made(3 * (count + 1), PATIENCE).await?;
+    running.once(count + 1, PATIENCE).await?;
     let took = begun.elapsed();
-    product.node.once_running(3 * (count + 1), PATIENCE).await?;
-    product.once_all("Running", count + 1).await?;
-    let others = [
-        "POST ipujobs",
-        "PATCH pods/status",
-        "POST events",
-        "PATCH events",
-    ];
+    let others = ["POST ipujobs", "PATCH pods/status"];
     let writes = Writes::so_far(&product.client)
         .await
         .map_err(Box::new)?
@@ -123,15 +125,19 @@ pub(super) struct Product {
 impl Product {
     /// With V-IPU controllers that have free capacity for all.
     pub(super) async fn start() -> Result<Self, LoadError> {
-        Self::start_with(CONTROLLERS, IPUS).await
+        Self::start_with(CONTROLLERS, IPUS, false).await
     }
 
-    /// With this number of V-IPU controllers of this number of IPUs each.
-    pub(super) async fn start_with(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
+    /// With this number of V-IPU controllers of this number of IPUs each. `fsync`: etcd flushes each write to disk.
+    pub(super) async fn start_with(
+        controllers: usize,
+        ipus: u32,
+        fsync: bool,
+    ) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
-        let plane = ControlPlane::start().await?;
+        let plane = plane(fsync).await?;
         let client = plane.client().await?;
         let simulators = simulators(controllers, ipus).await?;
         let failed = |source| LoadError::Start("the operator", source);
@@ -143,7 +149,16 @@ impl Product {
             labelled_node(&client, &label(index)).await?;
         }
         let scratch = tempfile::tempdir().map_err(failed)?;
-        let programs = programs(&settings, &plane, ports, scratch.path());
+        let mut programs = programs(&settings, &plane, ports, scratch.path());
+        for program in &mut programs {
+            let account = match program.name {
+                "controller" => format!("{RELEASE}-controller-manager"),
+                other => format!("{RELEASE}-{other}"),
+            };
+            let account = accounts::kubeconfig_of(&plane, scratch.path(), (RELEASE, &account));
+            program.env.retain(|(name, _)| *name != KUBECONFIG);
+            program.env.push((KUBECONFIG, account.await?.into()));
+        }
         let programs = Supervisor::start(programs).map_err(failed)?;
         let [_, probes, rest, _, _] = ports;
         for port in [probes, rest] {
@@ -305,6 +320,9 @@ fn programs(
         format!("--webhook-port={webhooks}"),
         format!("--probe-port={probes}"),
         format!("--metrics-port={metrics}"),
+        "--webhook-certificate=issued".to_owned(),
+        "--webhook-ca-bundle=await".to_owned(),
+        "--webhook-owner=false".to_owned(),
         "--launcher-image=example.org/ipu-operator:1".to_owned(),
     ];
     let proxy = [
@@ -312,8 +330,13 @@ fn programs(
         format!("--secure-port={secure}"),
         // Nothing probes it, so any free port will do.
         "--probe-port=0".to_owned(),
+        "--certificate=issued".to_owned(),
     ];
+    // It takes no options of guests.
+    let mut certificates = program("certificates", &[], settings, plane, scratch);
+    certificates.args.truncate(2);
     vec![
+        certificates,
         program("controller", &controller, settings, plane, scratch),
         program("vipu-proxy", &proxy, settings, plane, scratch),
     ]
@@ -327,7 +350,7 @@ pub(super) fn program(
     plane: &ControlPlane,
     scratch: &Path,
 ) -> Program {
-    let dist = settings.checkout.join("dist");
+    let dist = Profile::from_env().folder(&settings.checkout);
     let common = [
         name.to_owned(),
         format!("--namespace={RELEASE}"),
@@ -339,7 +362,7 @@ pub(super) fn program(
         path: dist.join("ipu-operator"),
         args: common.iter().chain(args).cloned().collect(),
         env: vec![
-            ("KUBECONFIG", plane.kubeconfig().into()),
+            (KUBECONFIG, plane.kubeconfig().into()),
             // As in the chart.
             (
                 "_RJEM_MALLOC_CONF",

@@ -20,6 +20,8 @@ pub struct Etcd {
     pub peer_port: u16,
     /// Most bytes of its data, if not etcd's default of 2 GiB.
     pub quota: Option<u64>,
+    /// Whether it flushes each write to disk.
+    pub fsync: bool,
 }
 
 /// The addresses of the API server, and its files.
@@ -54,7 +56,7 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.peer_port)
     }
 
-    /// Arguments of etcd. Writes are not flushed to disk, because the data does not outlive the run.
+    /// Arguments of etcd. By default, writes are not flushed to disk, because the data does not outlive the run.
     pub fn args(&self) -> Vec<String> {
         let (client, peer) = (self.client(), self.peer());
         let mut args = vec![
@@ -64,9 +66,9 @@ impl Etcd {
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=default={peer}"),
-            "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),
         ];
+        args.extend((!self.fsync).then(|| "--unsafe-no-fsync".to_owned()));
         let quota = self
             .quota
             .map(|bytes| format!("--quota-backend-bytes={bytes}"));
@@ -160,6 +162,19 @@ pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<
     ]
 }
 
+/// Arguments of a kube-controller-manager with the Job controller alone, whose requests no rate limits.
+pub fn job_controller(kubeconfig: &Path) -> Vec<String> {
+    vec![
+        file("kubeconfig", kubeconfig),
+        NO_PORT.to_owned(),
+        "--controllers=job-controller".to_owned(),
+        "--concurrent-job-syncs=16".to_owned(),
+        "--leader-elect=false".to_owned(),
+        "--kube-api-qps=100000".to_owned(),
+        "--kube-api-burst=100000".to_owned(),
+    ]
+}
+
 /// Arguments of kube-scheduler. It listens on no port either.
 pub fn scheduler(kubeconfig: &Path) -> Vec<String> {
     vec![
@@ -222,7 +237,11 @@ mod tests {
     #[test]
     fn controllers_listen_on_no_port() {
         let path = Path::new("/x");
-        for args in [controller_manager(path, path, path), scheduler(path)] {
+        for args in [
+            controller_manager(path, path, path),
+            job_controller(path),
+            scheduler(path),
+        ] {
             assert!(args.contains(&"--secure-port=0".to_owned()), "{args:?}");
             assert!(!args.iter().any(|arg| arg.contains("bind-address")));
         }
@@ -235,7 +254,9 @@ mod tests {
             client_port: 1,
             peer_port: 2,
             quota: None,
+            fsync: false,
         };
+        assert!(etcd.args().contains(&"--unsafe-no-fsync".to_owned()));
         let urls = etcd.args().into_iter().filter(|arg| arg.contains("http"));
         for url in urls {
             assert!(url.contains("http://127.0.0.1:"), "{url}");

@@ -54,6 +54,7 @@ impl<'a> Control<'a> {
             client_port: etcd_port,
             peer_port,
             quota: None,
+            fsync: false,
         };
         self.daemon(ETCD, etcd.args())?;
         let api_server = ApiServer {
