@@ -37,7 +37,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # or 1.35.
 OTHER_VERSIONS := 1.36 1.35
 
-.PHONY: help demo up down dist release release-twice check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-partitions bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -139,6 +139,11 @@ bench: ## measure the figures of BENCHMARKS.md except those of placement and flo
 	$(BENCH) --bin bench-jobs
 	$(BENCH) --bin bench-partitions
 	$(BENCH) --bin bench-cluster -- all
+
+bench-partitions: ## measure the proxy: decisions, many partitions, and 10,000 waiting requests on 256 simulated V-IPU controllers, each figure beside its goal
+	@sh tests/preflight.sh bench
+	$(DIST)
+	$(BENCH) --bin bench-partitions
 
 bench-start: ## measure how long the program of a job takes to start on real nodes, compared with a batch Job and with mpi-operator
 	@sh tests/preflight.sh bench-start

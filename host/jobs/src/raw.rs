@@ -1,7 +1,6 @@
 //! Pure: an IPUJob as the API server returned it, with a spec that may be invalid.
 
 use ipu_api::ipujob::IPUJob;
-use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
@@ -39,10 +38,11 @@ impl RawJob {
     }
 }
 
-/// A job is stored whole, because a write of its status contains it.
+/// A job is stored whole, because a write of its status contains it, and as JSON: the values of a spec take several times
+/// as much memory as their text.
 impl JobObject for RawJob {
-    type Stored = Compressed;
-    type Shared = ObjectCompressor;
+    type Stored = Box<[u8]>;
+    type Shared = ();
 
     fn job(&self) -> Option<JobRef> {
         let namespace = self.metadata.namespace.as_deref()?;
@@ -53,16 +53,12 @@ impl JobObject for RawJob {
         })
     }
 
-    fn store(
-        mut self,
-        compressor: &mut ObjectCompressor,
-        _: Option<&Compressed>,
-    ) -> Option<Compressed> {
+    fn store(mut self, (): &mut (), _: Option<&Box<[u8]>>) -> Option<Box<[u8]>> {
         self.metadata.managed_fields = None;
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);
         }
-        Some(compressor.compress(&self))
+        Some(serde_json::to_vec(&self).ok()?.into())
     }
 }
 

@@ -1,5 +1,4 @@
-//! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of
-//! them.
+//! Pure: the cache of all IPUPartitions, each beside the fields that decisions read from all of them.
 
 mod other_releases;
 pub(crate) mod queue_snapshot;
@@ -16,10 +15,8 @@ use ipu_ledger::state_unknown;
 use ipu_placement::allocations::{self, Allocation, Allocations};
 use ipu_placement::drain::{Sibling, controller};
 use ipu_placement::queue::{self, Member, QueueEntry};
-use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{self, Store};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
@@ -37,7 +34,6 @@ pub struct Cache {
     /// Names of controllers and of owners' namespaces, each once.
     words: Interned<str>,
     allocations: Allocations,
-    compressor: ObjectCompressor,
     changes: u64,
     released: u64,
 }
@@ -63,13 +59,7 @@ struct CachedPartition {
     brief: Brief,
     /// Its entry in the queue, if it waits.
     queue_entry: Option<Box<QueueEntry>>,
-    whole: Whole,
-}
-
-#[derive(Debug)]
-enum Whole {
-    Readable(Compressed),
-    Unreadable(Box<InvalidObject>),
+    object: Result<Arc<IPUPartition>, Box<InvalidObject>>,
 }
 
 /// The fields that decisions read from all IPUPartitions.
@@ -150,15 +140,10 @@ impl Cache {
     pub fn apply_event(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         let is_complete = matches!(event, Event::InitDone);
         let is_change = matches!(event, Event::Apply(_));
-        let Self {
-            store,
-            compressor,
-            words,
-            ..
-        } = self;
+        let Self { store, words, .. } = self;
         let name = |object: &Guarded| Some(object.name_any().into());
         let changes = store.apply_event(event, name, |name, object, known| {
-            let cached = cached(object, known.get(name), (compressor, words), now);
+            let cached = cached(object, known.get(name), words, now);
             Some(Known::Mine(Box::new(cached)))
         });
         self.changes += u64::from(is_complete);
@@ -195,14 +180,18 @@ impl Cache {
     }
 
     /// The object with this name.
-    pub fn get(&mut self, name: &str) -> Option<Guarded> {
-        let cached = self.store.objects().get(name)?.mine()?;
-        Some(decompressed(&mut self.compressor, name, &cached.whole))
+    pub fn get(&self, name: &str) -> Option<Guarded> {
+        Some(self.store.objects().get(name)?.mine()?.guarded())
+    }
+
+    /// The object with this name, if it can be read.
+    pub fn readable(&self, name: &str) -> Option<Arc<IPUPartition>> {
+        self.store.objects().get(name)?.mine()?.readable().cloned()
     }
 
     /// The first `count` desired objects after this name, by name.
     pub fn page(
-        &mut self,
+        &self,
         after: Option<&str>,
         count: usize,
         is_wanted: impl Fn(&Brief) -> bool,
@@ -214,8 +203,7 @@ impl Cache {
                 .range::<str, _>((after, Bound::Unbounded)),
         );
         let page = page.filter(|(_, one)| is_wanted(&one.brief)).take(count);
-        page.map(|(name, one)| decompressed(&mut self.compressor, name, &one.whole))
-            .collect()
+        page.map(|(_, cached)| cached.guarded()).collect()
     }
 
     /// All names, in order.
@@ -231,11 +219,10 @@ impl Cache {
     }
 
     /// Those that are wanted and can be read, by name.
-    pub fn some(&mut self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
-        let wanted = mine(self.store.objects().iter());
-        let wanted = wanted.filter(|(_, one)| is_wanted(&one.brief));
-        wanted
-            .filter_map(|(name, one)| decompressed(&mut self.compressor, name, &one.whole).0.ok())
+    pub fn some(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
+        mine(self.store.objects().iter())
+            .filter(|(_, cached)| is_wanted(&cached.brief))
+            .filter_map(|(_, cached)| Some(IPUPartition::clone(cached.readable()?)))
             .collect()
     }
 
@@ -291,6 +278,19 @@ impl Cache {
     }
 }
 
+impl CachedPartition {
+    fn readable(&self) -> Option<&Arc<IPUPartition>> {
+        self.object.as_ref().ok()
+    }
+
+    fn guarded(&self) -> Guarded {
+        DeserializeGuard(match &self.object {
+            Ok(partition) => Ok(IPUPartition::clone(partition)),
+            Err(invalid) => Err(InvalidObject::clone(invalid)),
+        })
+    }
+}
+
 impl Known {
     fn mine(&self) -> Option<&CachedPartition> {
         match self {
@@ -324,7 +324,7 @@ fn mine<'a>(
 fn cached(
     object: Guarded,
     known: Option<&Known>,
-    (compressor, words): (&mut ObjectCompressor, &mut Interned<str>),
+    words: &mut Interned<str>,
     now: Timestamp,
 ) -> CachedPartition {
     match object.0 {
@@ -333,7 +333,7 @@ fn cached(
             queue_entry: partition
                 .is_waiting()
                 .then(|| Box::new(queue::entry(&partition, now))),
-            whole: Whole::Readable(compressor.compress(&partition)),
+            object: Ok(Arc::new(partition)),
         },
         Err(invalid) => {
             let uid = Uid::of(invalid.metadata.uid.as_deref().unwrap_or_default());
@@ -343,7 +343,7 @@ fn cached(
             CachedPartition {
                 brief: Brief::unreadable(uid, held.into()),
                 queue_entry: None,
-                whole: Whole::Unreadable(Box::new(invalid)),
+                object: Err(Box::new(invalid)),
             }
         }
     }
@@ -377,21 +377,6 @@ fn brief(partition: &IPUPartition, words: &mut Interned<str>) -> Brief {
 fn word(words: &mut Interned<str>, word: &str) -> Arc<str> {
     let known = words.known(word);
     known.unwrap_or_else(|| words.insert(word.into()))
-}
-
-fn decompressed(compressor: &mut ObjectCompressor, name: &str, whole: &Whole) -> Guarded {
-    DeserializeGuard(match whole {
-        Whole::Readable(packed) => compressor
-            .decompress(packed)
-            .map_err(|error| InvalidObject {
-                error: error.to_string(),
-                metadata: ObjectMeta {
-                    name: Some(name.to_owned()),
-                    ..ObjectMeta::default()
-                },
-            }),
-        Whole::Unreadable(invalid) => Err((**invalid).clone()),
-    })
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ pub mod api_client;
 pub mod bounded_json;
 pub mod clock;
 pub mod cluster_domain;
-pub mod compressed;
 pub mod config_map_watch;
 pub mod dry_run;
 pub mod events;

@@ -26,8 +26,8 @@ pub use many_jobs::{ManyJobs, many_jobs};
 pub use mpi_operator::{LauncherCreation, mpi_operator};
 pub(crate) use mpi_operator::{define_mpi_job, start_mpi_operator};
 pub use partitions::{
-    Decided, Many, Recorded, Waiting, bare_partitions, decisions, many_partitions, queries,
-    record_partitions, waiting,
+    Backlog, Decided, Many, Period, Recorded, Size, Waiting, backlog, bare_partitions, decisions,
+    many_partitions, queries, record_partitions, waiting,
 };
 pub use product::{Sizes, ipu_operator, sizes};
 pub use race::{Contender, Race, RaceOptions, Ratios, race};

@@ -81,7 +81,7 @@ pub fn ours<'a>(partitions: impl Iterator<Item = (&'a str, u32)>) -> OursByContr
     ours
 }
 
-/// The figures of all controllers, in the order of the admin's list. It decompresses no object.
+/// The figures of all controllers, in the order of the admin's list.
 pub fn summaries(states: Vec<ControllerState>, ours: &OursByController) -> Vec<Summary> {
     let summaries = states.into_iter().map(|state| {
         let ours = ours.get(&state.view.name).copied().unwrap_or_default();

@@ -70,7 +70,7 @@ fn names(cache: &Cache) -> Vec<String> {
 #[test]
 fn an_applied_object_is_returned_unchanged() {
     let applied = [waits("b"), ready("a", "o", None), unreadable("c")];
-    let mut cache = knowing(applied.clone());
+    let cache = knowing(applied.clone());
     for object in applied {
         let got = cache.get(&object.name_any()).unwrap().0;
         match (got, object.0) {
@@ -82,13 +82,13 @@ fn an_applied_object_is_returned_unchanged() {
         }
     }
     assert!(cache.get("d").is_none());
-    let page = |cache: &mut Cache, after, count| -> Vec<String> {
+    let page = |cache: &Cache, after, count| -> Vec<String> {
         let page = cache.page(after, count, |_| true).into_iter();
         page.map(|one| one.name_any()).collect()
     };
-    assert_eq!(page(&mut cache, None, 2), ["a", "b"]);
-    assert_eq!(page(&mut cache, Some("a"), 9), ["b", "c"]);
-    assert_eq!(page(&mut cache, Some("c"), 9), [""; 0]);
+    assert_eq!(page(&cache, None, 2), ["a", "b"]);
+    assert_eq!(page(&cache, Some("a"), 9), ["b", "c"]);
+    assert_eq!(page(&cache, Some("c"), 9), [""; 0]);
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
         object("c", "p", &json!({})),
         unreadable("d"),
     ];
-    let mut cache = knowing(all);
-    let mut some = |is_wanted: &dyn Fn(&Brief) -> bool| -> Vec<String> {
+    let cache = knowing(all);
+    let some = |is_wanted: &dyn Fn(&Brief) -> bool| -> Vec<String> {
         let some = cache.some(is_wanted).into_iter();
         some.map(|one| one.name_any()).collect()
     };

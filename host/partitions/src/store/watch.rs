@@ -27,7 +27,7 @@ use crate::store::{Brief, Cache, Change, Guarded};
 /// Changes that a slow listener may lag behind before it gets all names again.
 const BEHIND: usize = 4_096;
 
-/// Objects that are decompressed at a time when all are read.
+/// Objects that are copied at a time when all are read: the watch waits meanwhile.
 const PAGE: usize = 64;
 
 /// The IPUPartitions, as the watch last saw them. Clones are cheap and share the data.

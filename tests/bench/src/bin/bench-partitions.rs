@@ -1,10 +1,10 @@
 //! Measures the vipu-proxy: partitions per second, compared with a loop that sends the same writes and
-//! calls; its decisions over many controllers and many waiting requests; and its usage and the duration of its sweep with many
-//! partitions.
+//! calls; its decisions over many controllers and many waiting requests; its usage and the duration of its sweep with many
+//! partitions; and its work beside thousands of waiting requests.
 
 use std::time::Duration;
 
-use bench::load::{self, Decided, Load, Many, Waiting};
+use bench::load::{self, Backlog, Decided, Load, Many, Period, Size, Waiting};
 use clap::Parser;
 
 /// Measure partitions under load, on a real API server with simulated V-IPU controllers.
@@ -13,7 +13,7 @@ struct Cli {
     /// Partitions in the race with the bare loop. 0: no race.
     #[arg(long, default_value_t = 300)]
     partitions: usize,
-    /// Numbers of controllers for which decisions are measured.
+    /// Numbers of controllers for which decisions are measured. 0: none.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
     controllers: Vec<usize>,
     /// Numbers of waiting requests for which decisions are measured.
@@ -22,10 +22,25 @@ struct Cli {
     /// Requests to `/query` over HTTP. 0: none.
     #[arg(long, default_value_t = 301)]
     queries: usize,
-    /// Numbers of partitions for which memory and the sweep are measured.
+    /// Numbers of partitions for which memory and the sweep are measured. 0: none.
     #[arg(long, value_delimiter = ',', default_values_t = [10_000])]
     sizes: Vec<usize>,
+    /// Requests that wait on an API server, on 256 controllers. 0: none.
+    #[arg(long, default_value_t = 10_000)]
+    backlog: usize,
+    /// Numbers of nodes for which this is measured.
+    #[arg(long, value_delimiter = ',', default_values_t = [256, 1_000])]
+    nodes: Vec<usize>,
+    /// Seconds of each of its periods.
+    #[arg(long, default_value_t = 120)]
+    seconds: usize,
+    /// Releases of IPUs beside the waiting requests.
+    #[arg(long, default_value_t = 100)]
+    releases: usize,
 }
+
+/// Controllers beside which requests wait.
+const CONTROLLERS: usize = 256;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -34,7 +49,7 @@ async fn main() -> anyhow::Result<()> {
         race(cli.partitions).await?;
     }
     let mut decided = Vec::new();
-    for count in cli.controllers {
+    for count in cli.controllers.into_iter().filter(|count| *count > 0) {
         decided.push(load::decisions(count).await?);
     }
     print_decisions(&decided);
@@ -50,8 +65,20 @@ async fn main() -> anyhow::Result<()> {
             milliseconds(took[took.len() - 1])
         );
     }
-    for count in cli.sizes {
+    for count in cli.sizes.into_iter().filter(|count| *count > 0) {
         print_many(&load::many_partitions(count).await?);
+    }
+    for nodes in cli.nodes {
+        let size = Size {
+            controllers: CONTROLLERS,
+            requests: cli.backlog,
+            nodes,
+            seconds: cli.seconds,
+            releases: cli.releases,
+        };
+        if cli.backlog > 0 {
+            print_backlog(&load::backlog(size).await?);
+        }
     }
     Ok(())
 }
@@ -118,10 +145,12 @@ fn print_decisions(decided: &[Decided]) {
 
 fn print_waiting(waiting: &Waiting) {
     println!(
-        "{} waiting requests on {} controllers: {:.2} ms for one decision, {:.1} s for one on each",
+        "{} waiting requests on {} controllers: {:.2} ms for one decision, {:.2} of them the queue (goal: at most 0.2), \
+         {:.1} s for one on each",
         waiting.requests,
         waiting.controllers,
         milliseconds(waiting.decision),
+        milliseconds(waiting.queue),
         waiting.round.as_secs_f64()
     );
 }
@@ -147,6 +176,68 @@ fn print_many(many: &Many) {
         many.count,
         many.sweep.as_secs_f64()
     );
+}
+
+fn print_backlog(backlog: &Backlog) {
+    let size = backlog.size;
+    println!(
+        "{} requests wait on {} controllers, {} nodes; all had their reason after {:.0} s",
+        size.requests,
+        size.controllers,
+        size.nodes,
+        backlog.settled.as_secs_f64()
+    );
+    print_period("one small partition a second, alone", &backlog.alone);
+    print_period("the same beside the requests", &backlog.beside);
+    let goals = [
+        (
+            "kB/s into etcd because of the requests",
+            backlog.bytes_a_second() / 1000.0,
+            50.0,
+        ),
+        (
+            "% of a core for the leader",
+            100.0 * backlog.beside.cpu,
+            20.0,
+        ),
+        (
+            "ms from a release to the next request of a partition there, p99",
+            milliseconds(backlog.reaction(99)),
+            250.0,
+        ),
+        (
+            "refused calls a minute to one controller, which has free IPUs for two sizes",
+            backlog.refused_a_minute,
+            2.0,
+        ),
+        ("MiB resident at most", backlog.after.peak_mib(), 128.0),
+    ];
+    for (what, seen, goal) in goals {
+        let verdict = if seen <= goal { "met" } else { "missed" };
+        println!("  {seen:.1} {what} (goal: at most {goal}, {verdict})");
+    }
+    println!(
+        "  {} releases, p50: {:.0} ms; {:.1} MiB resident before the requests, {:.1} at the end",
+        backlog.reactions.len(),
+        milliseconds(backlog.reaction(50)),
+        backlog.before.resident_mib(),
+        backlog.after.resident_mib()
+    );
+}
+
+fn print_period(what: &str, period: &Period) {
+    let mut ready = period.ready.clone();
+    ready.sort_unstable();
+    println!(
+        "  {what}: {:.1} kB/s into etcd, {:.1} % of a core, ready after {:.0} ms in the middle, {:.0} ms at most",
+        period.bytes_a_second / 1000.0,
+        100.0 * period.cpu,
+        milliseconds(ready[ready.len() / 2]),
+        milliseconds(ready[ready.len() - 1])
+    );
+    for (kind, count) in &period.writes {
+        println!("    {kind}: {count}");
+    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

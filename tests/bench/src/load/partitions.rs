@@ -1,5 +1,6 @@
 //! The vipu-proxy under load: requests for partitions, its usage with many partitions, and the time of its decisions.
 
+mod backlog;
 mod bare;
 mod decisions;
 mod proxy;
@@ -8,6 +9,7 @@ mod waiting;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+pub use backlog::{Backlog, Period, Size, backlog};
 pub use bare::bare_partitions;
 pub use decisions::{Decided, decisions};
 use serde_json::{Value, json};

@@ -55,8 +55,16 @@ pub(super) struct Proxy {
 impl Proxy {
     /// Starts a proxy with this number of controllers, with this number of IPUs each. It is ready to create partitions.
     pub(super) async fn start(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
+        Self::start_on(api_server().await?, controllers, ipus).await
+    }
+
+    /// Starts it on this API server.
+    pub(super) async fn start_on(
+        (plane, client): (ControlPlane, Client),
+        controllers: usize,
+        ipus: u32,
+    ) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
-        let (plane, client) = api_server().await?;
         let simulators = simulators(controllers, ipus).await?;
         for index in 0..controllers {
             labelled_node(&client, &label(index)).await?;
@@ -176,7 +184,8 @@ impl Proxy {
         Api::all(self.client.clone())
     }
 
-    async fn ask_for(&self, wanted: &[Value]) -> Result<(), LoadError> {
+    /// Requests all of these partitions, several at a time.
+    pub(super) async fn ask_for(&self, wanted: &[Value]) -> Result<(), LoadError> {
         let partitions = self.partitions();
         stream::iter(wanted)
             .map(Ok)

@@ -24,10 +24,10 @@ const CONTROLLERS: usize = 256;
 const TOTAL: u32 = 64;
 
 /// Free IPUs of the controllers, one after the other: most of them serve only small requests.
-const FREE: [u32; 8] = [0, 0, 3, 0, 1, 7, 0, 12];
+pub(super) const FREE: [u32; 8] = [0, 0, 3, 0, 1, 7, 0, 12];
 
 /// Sizes of the waiting requests, one after the other.
-const SIZES: [u32; 7] = [16, 8, 32, 16, 64, 4, 8];
+pub(super) const SIZES: [u32; 7] = [16, 8, 32, 16, 64, 4, 8];
 
 /// Time between two requests: with thousands, most have waited for the backfill limit.
 const GAP: SignedDuration = SignedDuration::from_secs(3);
@@ -47,6 +47,8 @@ pub struct Waiting {
     pub requests: usize,
     /// One decision, on the last request of the queue.
     pub decision: Duration,
+    /// The share of the queue in it, without the serial walk.
+    pub queue: Duration,
     /// A decision on each request.
     pub round: Duration,
 }
@@ -62,15 +64,11 @@ pub fn waiting(requests: usize) -> Waiting {
         .collect();
     let entries = queue::entries(partitions.iter(), now);
     let decide = |partition: &IPUPartition| decided(partition, &entries, &views, now);
-    let mut times = Vec::new();
-    if let Some(last) = partitions.last() {
-        for _ in 0..RUNS {
-            let begun = Instant::now();
-            black_box(decide(last));
-            times.push(begun.elapsed());
-        }
-    }
-    times.sort_unstable();
+    let prepare = |partition: &IPUPartition| prepared(partition, &entries, &views, now);
+    let last = partitions.last();
+    let (decision, queue) = last.map_or((Duration::ZERO, Duration::ZERO), |last| {
+        (median_of(|| decide(last)), median_of(|| prepare(last)))
+    });
     let begun = Instant::now();
     for partition in &partitions {
         black_box(decide(partition));
@@ -78,9 +76,40 @@ pub fn waiting(requests: usize) -> Waiting {
     Waiting {
         controllers: CONTROLLERS,
         requests,
-        decision: times.get(RUNS / 2).copied().unwrap_or_default(),
+        decision,
+        queue,
         round: begun.elapsed(),
     }
+}
+
+/// The median time of many runs.
+fn median_of<T>(run: impl Fn() -> T) -> Duration {
+    let mut times: Vec<Duration> = (0..RUNS)
+        .map(|_| {
+            let begun = Instant::now();
+            black_box(run());
+            begun.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[RUNS / 2]
+}
+
+/// The work of the queue for a decision.
+fn prepared(
+    one: &IPUPartition,
+    entries: &[QueueEntry],
+    views: &[ControllerView],
+    now: Timestamp,
+) -> Placement {
+    let found = Candidates::of(views.to_vec(), CordonStates::new());
+    let queue = QueueView {
+        entries,
+        assigned: &[],
+        held: 0,
+        backfill_limit: LIMIT,
+    };
+    guest_call::prepare(one, found, queue, now)
 }
 
 /// Whether the request gets a controller, decided as a reconcile does.
@@ -90,14 +119,7 @@ fn decided(
     views: &[ControllerView],
     now: Timestamp,
 ) -> bool {
-    let found = Candidates::of(views.to_vec(), CordonStates::new());
-    let queue = QueueView {
-        entries,
-        assigned: &[],
-        held: 0,
-        backfill_limit: LIMIT,
-    };
-    let Placement::Ask(asked) = guest_call::prepare(one, found, queue, now) else {
+    let Placement::Ask(asked) = prepared(one, entries, views, now) else {
         return false;
     };
     let request = partition_request(one, Default::default(), asked.waiting.clone(), 0, now);
