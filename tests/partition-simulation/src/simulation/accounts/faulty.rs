@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Observer;
-use ipu_partitions::accounting::IpuState;
 use crate::simulation::rng::Rng;
 use crate::simulation::scenario::random_world;
 use crate::simulation::trace::{Detail, Trace};
+use ipu_partitions::accounting::IpuState;
 
 /// Worlds, each with a seed of its own.
 const SEEDS: u64 = 16;
