@@ -37,6 +37,7 @@ mod step;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod trial;
+pub mod unused_partitions;
 pub mod validate;
 pub mod verified;
 pub mod views;

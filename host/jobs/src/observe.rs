@@ -89,6 +89,7 @@ pub async fn observe(
             pods,
             partitions,
             uncreated: views.uncreated.of(uid),
+            unused: views.unused.of(uid),
             status: decode_status(&object),
         },
         job,

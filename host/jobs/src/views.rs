@@ -15,6 +15,7 @@ use super::cache::Cache;
 use super::facts::pod::has_started_containers;
 use super::job_object::{JobObject, JobRef, JobRefs};
 use super::raw::RawJob;
+use super::unused_partitions::UnusedPartitions;
 
 /// The cache of one kind, shared by its watch and by the reconciles that write the objects.
 pub struct View<K: JobObject>(Mutex<Cache<K>>);
@@ -29,6 +30,8 @@ pub struct Views {
     pub partitions: View<IPUPartition>,
     /// Their Pods that certainly have not run.
     pub uncreated: UncreatedPods,
+    /// Their partitions that no Pod has used.
+    pub unused: UnusedPartitions,
     /// The references to jobs in all caches.
     pub references: Arc<JobRefs>,
 }
@@ -41,6 +44,7 @@ impl Default for Views {
             pods: View::new(&references),
             partitions: View::new(&references),
             uncreated: UncreatedPods::default(),
+            unused: UnusedPartitions::default(),
             references,
         }
     }
@@ -98,7 +102,7 @@ impl UncreatedPods {
 }
 
 /// Whether no kubelet has seen a Pod in this last state.
-fn has_not_run(pod: &Pod) -> bool {
+pub(super) fn has_not_run(pod: &Pod) -> bool {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     node.is_none() && !has_started_containers(pod)
 }

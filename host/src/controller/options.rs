@@ -93,7 +93,11 @@ pub struct ControllerOptions {
     #[arg(long, env = "IPU_OPERATOR_NETWORK_PRESETS", value_parser = networks)]
     pub network_presets: Option<Value>,
     /// Network of workers whose job names none.
-    #[arg(long, env = "IPU_OPERATOR_WORKER_NETWORK", requires = "network_presets")]
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_WORKER_NETWORK",
+        requires = "network_presets"
+    )]
     pub worker_network: Option<String>,
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]

@@ -67,6 +67,9 @@ fn the_memory_items_of_a_process_fit_its_container() {
             "{process}: the document has {together} MiB in total"
         );
         let end = format!(" | {together} | {limit} |");
-        assert!(document.contains(&end), "docs/security-memory.md lacks `{end}`");
+        assert!(
+            document.contains(&end),
+            "docs/security-memory.md lacks `{end}`"
+        );
     }
 }
