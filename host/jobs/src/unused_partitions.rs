@@ -14,8 +14,8 @@ use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use super::facts::partition::use_key;
+use super::facts::pod::has_not_run;
 use super::job_object::JobObject;
-use super::views::has_not_run;
 
 /// By job and slot: the partitions that no Pod has used. Those of running jobs are not in it.
 #[derive(Debug, Default)]

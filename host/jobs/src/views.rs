@@ -12,7 +12,7 @@ use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use super::cache::Cache;
-use super::facts::pod::has_started_containers;
+use super::facts::pod::has_not_run;
 use super::job_object::{JobObject, JobRef, JobRefs};
 use super::raw::RawJob;
 use super::unused_partitions::UnusedPartitions;
@@ -99,12 +99,6 @@ impl UncreatedPods {
     pub fn forget(&self, job: Uid) {
         self.0.lock().remove(&job);
     }
-}
-
-/// Whether no kubelet has seen a Pod in this last state.
-pub(super) fn has_not_run(pod: &Pod) -> bool {
-    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-    node.is_none() && !has_started_containers(pod)
 }
 
 impl<K: JobObject> View<K> {

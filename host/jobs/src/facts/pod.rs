@@ -330,6 +330,12 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
     }
 }
 
+/// Whether no kubelet has seen a Pod in this last state.
+pub fn has_not_run(pod: &Pod) -> bool {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+    node.is_none() && !has_started_containers(pod)
+}
+
 /// Whether a container of the Pod has started, init containers included, as far as its status shows.
 pub fn has_started_containers(pod: &Pod) -> bool {
     let Some(status) = &pod.status else {

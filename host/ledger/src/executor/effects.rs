@@ -1,4 +1,4 @@
-//! What a reconcile of an IPUPartition asks of its surroundings, and does to them.
+//! What a reconcile of an IPUPartition reads and changes outside of itself.
 
 use std::future::Future;
 use std::sync::Arc;
