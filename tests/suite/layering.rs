@@ -1,6 +1,7 @@
 //! Checks the separation of pure files and shells, and that modules below one parent form no circle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::PathBuf;
 
 use crate::sources::{
@@ -50,6 +51,20 @@ const CLOCKS: [&str; 2] = ["::now", "::elapsed"];
 /// Decisions about jobs. If one is not pure, the separation of pure files and shells has changed.
 const DECISIONS: [&str; 4] = ["validate.rs", "phase.rs", "plan.rs", "status.rs"];
 
+/// Packages that are pure as a whole, and what their manifests may name.
+const PURE_PACKAGES: [&str; 2] = ["host/ledger", "host/placement"];
+const PURE_DEPENDENCIES: [&str; 9] = [
+    "guest-serial-walk",
+    "ipu-api",
+    "ipu-placement",
+    "ipu-text",
+    "jiff",
+    "k8s-openapi",
+    "parking_lot",
+    "serde_json",
+    "thiserror",
+];
+
 /// Whether a path leads to `other` or below it.
 fn is_below(path: &str, other: &str) -> bool {
     let rest = path.strip_prefix(other);
@@ -74,7 +89,10 @@ fn pure_files_name_no_client_clock_environment_or_runtime() {
         .into_iter()
         .chain(rust_files("guests"))
         .collect();
-    pure.retain(|_, text| text.starts_with("//! Pure:"));
+    let packages = PURE_PACKAGES.map(|package| repository().join(package));
+    pure.retain(|path, text| {
+        text.starts_with("//! Pure:") || packages.iter().any(|package| path.starts_with(package))
+    });
     assert!(pure.len() > 100, "only {} files are pure", pure.len());
     for decision in DECISIONS {
         let path = repository().join("host/jobs/src").join(decision);
@@ -83,6 +101,20 @@ fn pure_files_name_no_client_clock_environment_or_runtime() {
     let named = pure.into_iter().map(|(path, text)| (path, impure(&text)));
     let broken: Vec<_> = named.filter(|(_, named)| !named.is_empty()).collect();
     assert!(broken.is_empty(), "pure files name: {broken:#?}");
+}
+
+#[test]
+fn a_pure_package_depends_on_no_client_and_no_runtime() {
+    for package in PURE_PACKAGES {
+        let path = repository().join(package).join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+        let dependencies = manifest["dependencies"].as_table().unwrap();
+        let others: Vec<_> = dependencies
+            .keys()
+            .filter(|name| !PURE_DEPENDENCIES.contains(&name.as_str()))
+            .collect();
+        assert!(others.is_empty(), "{package} depends on {others:?}");
+    }
 }
 
 #[test]
