@@ -13,7 +13,7 @@ use crate::job::parallel;
 use crate::processes::Installation;
 
 /// Most writes of a job with a launcher and two workers from its creation to Completed.
-const BUDGET: u64 = 14;
+const BUDGET: u64 = 15;
 
 /// The dry runs of a job: its worker and launcher at admission, which the test asks for twice, first by a dry run of the job;
 /// and both again before it requests IPUs, because a quota or an account may have changed since.
@@ -30,8 +30,8 @@ const TO_COMPLETED: &[(&str, u64)] = &[
     ("POST rolebindings", 1),
     ("POST roles", 1),
     ("POST serviceaccounts", 1),
-    // The job runs. It has completed.
-    ("PUT ipujobs/status", 2),
+    // The partitions are ready, and used by Pods. The job runs. It has completed.
+    ("PUT ipujobs/status", 3),
     // The attempt on a V-IPU controller before its call, and its outcome.
     ("PUT ipupartitions/status", 2),
 ];

@@ -31,15 +31,6 @@ struct AppliedRights {
     versions: Versions,
 }
 
-impl AppliedRights {
-    /// Adds the versions of other objects.
-    fn add_versions(&mut self, others: Versions) {
-        for (version, other) in self.versions.iter_mut().zip(others) {
-            *version = other.max(*version);
-        }
-    }
-}
-
 /// Applies the plan of a job in a namespace. `owner` is the job's UID.
 ///
 /// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a
@@ -62,7 +53,6 @@ pub async fn apply(
     };
     // Until each exists. The plan recreates no Pod that may have used its partition.
     let job = job_uid(namespace, owner);
-    views.unused.use_by(job, &plan.create_pods);
     to_create().for_each(|pod| views.uncreated.insert(job, pod));
     for deletion in &plan.delete_pods {
         writes::delete(&pods, deletion, job, &views.pods).await?;
@@ -70,7 +60,13 @@ pub async fn apply(
     for pod in &plan.end_pods {
         writes::end_pod(&pods, pod, &views.pods).await?;
     }
-    reset_partitions((&pods, &partitions), owner, plan, views).await?;
+    for reset in &plan.reset_partitions {
+        // The cache may be stale, and an instance with a Pod continues without a reset.
+        if writes::has_pods(&pods, (owner, reset.instance), &views.pods).await? {
+            continue;
+        }
+        writes::reset(&partitions, reset, &views.partitions).await?;
+    }
     for update in &plan.pin_updates {
         writes::update_pin(&partitions, update, &views.partitions).await?;
     }
@@ -80,10 +76,8 @@ pub async fn apply(
         obstacles
             .extend(obstacle.filter(|obstacle| !matches!(obstacle, Obstacle::NotOwned { .. })));
     }
-    let (bindings, others) = divided(plan, rights);
-    let of_job = (namespace, owner);
-    let mut applied = apply_rights(client, of_job, plan, (&others, &rights.expected)).await?;
-    obstacles.append(&mut applied.obstacles);
+    let applied = apply_rights(client, namespace, owner, plan, rights).await?;
+    obstacles.extend(applied.obstacles);
     let conflicts = create_config_maps(client, namespace, owner, &plan.create_config_maps).await?;
     let has_variables = conflicts.is_empty();
     obstacles.extend(conflicts);
@@ -91,10 +85,6 @@ pub async fn apply(
     if !applied.blocked && has_variables {
         obstacles.extend(create_pods(&pods, &plan.create_pods, (owner, job), views).await?);
     }
-    let bound = apply_rights(client, of_job, plan, (&bindings, &rights.expected)).await?;
-    applied.add_versions(bound.versions);
-    applied.blocked |= bound.blocked;
-    obstacles.extend(bound.obstacles);
     // The rights of the launcher precede its command.
     if let (Some(release), false) = (&plan.release_launcher, applied.blocked) {
         writes::release(&pods, release, &views.pods).await?;
@@ -123,41 +113,17 @@ async fn create_config_maps(
     Ok(created?.into_iter().filter_map(Result::err).collect())
 }
 
-/// Divides the rights into those that are applied after the Pods and those before. The API server allows a RoleBinding only
-/// when its authorizer knows the Role, which is shortly after the Role was created. A launcher that is held back needs its
-/// rights only at its release.
-fn divided<'a>(plan: &Plan, rights: &'a StaleRights) -> (Vec<&'a Applicable>, Vec<&'a Applicable>) {
-    let mut created = plan.create_pods.iter();
-    let may_bind_later = created.all(|pod| is_worker(pod) || is_held(pod));
-    let is_later =
-        |object: &&Applicable| may_bind_later && object.kind() == DependentKind::RoleBinding;
-    rights.objects.iter().partition(is_later)
-}
-
-/// Requests the resets of partitions. The cache may be stale, and an instance with a Pod continues without a reset.
-async fn reset_partitions(
-    (pods, partitions): (&Api<Pod>, &Api<IPUPartition>),
-    owner: &str,
-    plan: &Plan,
-    views: &Views,
-) -> Result<(), WriteError> {
-    for reset in &plan.reset_partitions {
-        if !writes::has_pods(pods, (owner, reset.instance), &views.pods).await? {
-            writes::reset(partitions, reset, &views.partitions).await?;
-        }
-    }
-    Ok(())
-}
-
-/// Applies these objects concurrently.
+/// Applies all objects concurrently.
 async fn apply_rights(
     client: &Client,
-    (namespace, owner): (&str, &str),
+    namespace: &str,
+    owner: &str,
     plan: &Plan,
-    (objects, expected): (&[&Applicable], &[bool; DependentKind::COUNT]),
+    rights: &StaleRights,
 ) -> Result<AppliedRights, WriteError> {
+    let objects = &rights.objects;
     let applying = objects.iter().map(|object| {
-        let expected = expected[object.kind().index()];
+        let expected = rights.expected[object.kind().index()];
         apply_object(client, namespace, owner, object, expected)
     });
     let applying: Vec<_> = applying.collect();
@@ -171,7 +137,7 @@ async fn apply_rights(
             Ok(version) => all.versions[object.kind().index()] = version,
             Err(obstacle) => {
                 // No Pod uses a Role that is withdrawn.
-                all.blocked |= plan.withdraw.as_ref() != Some(*object);
+                all.blocked |= plan.withdraw.as_ref() != Some(object);
                 all.obstacles.push(obstacle);
             }
         }
@@ -189,21 +155,12 @@ async fn create_pods(
 ) -> Result<Vec<Obstacle>, WriteError> {
     let mut obstacles = Vec::new();
     for pod in to_create {
-        if is_worker(pod) || obstacles.is_empty() {
+        let is_worker = pod.labels().contains_key(labels::INSTANCE_LABEL);
+        if is_worker || obstacles.is_empty() {
             obstacles.extend(create_pod(pods, pod, owner, views).await?);
         }
     }
     Ok(obstacles)
-}
-
-fn is_worker(pod: &Pod) -> bool {
-    pod.labels().contains_key(labels::INSTANCE_LABEL)
-}
-
-/// Whether the agent holds the command of a launcher back.
-fn is_held(pod: &Pod) -> bool {
-    let hold = pod.annotations().get(labels::START_ANNOTATION);
-    hold.is_some_and(|hold| hold == labels::HELD)
 }
 
 /// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by

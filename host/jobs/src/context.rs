@@ -80,15 +80,12 @@ impl Context {
     pub(super) fn forget(&self, job: Uid) {
         self.verified.lock().forget(job);
         self.views.uncreated.forget(job);
-        self.views.unused.forget(job);
     }
 
     /// Whether there is any state of a job.
     #[cfg(test)]
     pub(super) fn remembers(&self, job: Uid) -> bool {
-        self.verified.lock().contains(job)
-            || !self.views.uncreated.of(job).is_empty()
-            || self.views.unused.remembers(job)
+        self.verified.lock().contains(job) || !self.views.uncreated.of(job).is_empty()
     }
 
     /// Forgets a job that was deleted meanwhile.

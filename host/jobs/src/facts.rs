@@ -51,8 +51,6 @@ pub struct Observed {
     pub node_reports: BTreeMap<String, NodeReport>,
     /// Names of Pods that certainly have not run: they were not created, or were deleted before they had a node.
     pub uncreated: BTreeSet<String>,
-    /// By slot: the key of a partition that no Pod has used. Any other that Pods can use may have been used.
-    pub unused: BTreeMap<u32, Box<str>>,
     /// The status before the reconcile.
     pub status: IPUJobStatus,
 }
@@ -194,7 +192,6 @@ struct Reader<'a> {
     pods: BTreeMap<&'a str, &'a ObservedPod>,
     partitions: BTreeMap<u32, &'a ObservedPartition>,
     uncreated: &'a BTreeSet<String>,
-    unused: &'a BTreeMap<u32, Box<str>>,
     node_reports: &'a BTreeMap<String, NodeReport>,
     /// Labels that the workers' nodes must have.
     node_selector: BTreeMap<String, String>,
@@ -212,7 +209,6 @@ impl<'a> Reader<'a> {
                 .map(|partition| (partition.slot, &**partition))
                 .collect(),
             uncreated: &observed.uncreated,
-            unused: &observed.unused,
             node_reports: &observed.node_reports,
             node_selector: pod_set::worker_node_selector(job),
             run: observed.status.run.clone().unwrap_or_default(),
@@ -236,16 +232,15 @@ impl<'a> Reader<'a> {
         let refusal = self.refusal(found, &state, &workers);
         let refused = refusal.is_some();
         let state = refusal.unwrap_or(state);
-        let is_unused = |placed: &PlacedPartition| {
-            let use_key = placed.use_key();
-            let is_recorded = self.run.used.get(&key) == Some(&use_key);
-            let is_observed = self.unused.get(&index).is_some_and(|key| **key == *use_key);
-            is_observed && !is_recorded && !workers.iter().any(Member::uses_its_partition)
-        };
+        let is_recorded = |one: &PlacedPartition| self.run.used.get(&key) == Some(&one.use_key());
+        // An existing Pod uses it, whether the status records that or not.
+        let in_use = || workers.iter().any(Member::uses_its_partition);
         Instance {
             index,
             refused,
-            used: state.placed().is_some_and(|placed| !is_unused(placed)),
+            used: state
+                .placed()
+                .is_some_and(|placed| is_recorded(placed) || in_use()),
             uncreated: names_of(&workers, |name| self.uncreated.contains(name)),
             rejected: names_of(&workers, |name| rejections::records(&self.run, name)),
             end: self.run.ended.get(&key).cloned(),

@@ -37,7 +37,6 @@ mod step;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod trial;
-pub mod unused_partitions;
 pub mod validate;
 pub mod verified;
 pub mod views;

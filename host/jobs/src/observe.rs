@@ -89,7 +89,6 @@ pub async fn observe(
             pods,
             partitions,
             uncreated: views.uncreated.of(uid),
-            unused: views.unused.of(uid),
             status: decode_status(&object),
         },
         job,

@@ -48,6 +48,10 @@ pub struct Plan {
     /// could get such a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdraw: Option<Applicable>,
+    /// By instance: the partition that the first new Pods will use. The status records it before they are created, or a
+    /// reset could be missed after their deletion.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub new_uses: BTreeMap<String, String>,
     /// Variables of the Pods to create, where Pods refer to them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create_config_maps: Vec<ConfigMap>,
@@ -75,7 +79,7 @@ pub struct Plan {
 impl Plan {
     /// Whether the status is written before the plan is applied: afterwards nothing else shows what it records.
     pub fn is_recorded_first(&self) -> bool {
-        !self.recreated.is_empty() || !self.given_up.is_empty()
+        !self.new_uses.is_empty() || !self.recreated.is_empty() || !self.given_up.is_empty()
     }
 }
 

@@ -48,14 +48,16 @@ pub(super) struct StatusInput<'a> {
     job: &'a ValidJob,
     facts: &'a Facts,
     phase: &'a Phase,
+    /// By instance: the partition that new Pods will use.
+    new_uses: &'a BTreeMap<String, String>,
     /// Rejected Pods that are created again.
     recreated: &'a BTreeSet<String>,
     /// By instance: partitions that are released because Pods could not start.
     given_up: &'a BTreeMap<String, GivenUp>,
     /// Whether a reset of a partition is requested now.
     requests_reset: bool,
-    /// The instance of each worker that is created now. A status that is written before its Pods are created would have to
-    /// be written again for their number.
+    /// The instance of each worker that is created now. The status that records the use of a partition is written
+    /// before its Pods are created, and would have to be written again for their number.
     new_workers: Vec<u32>,
     /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
@@ -74,6 +76,7 @@ pub fn build(
         job,
         facts,
         phase,
+        new_uses: &plan.new_uses,
         recreated: &plan.recreated,
         given_up: &plan.given_up,
         requests_reset: !plan.reset_partitions.is_empty(),

@@ -131,8 +131,9 @@ async fn advance_valid(
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };
     if plan.is_recorded_first() {
-        let recorded = status(&plan, refused.as_slice(), &snapshot);
-        context.write_status(&mut snapshot, recorded, now).await?;
+        // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
+        let uses = status(&plan, refused.as_slice(), &snapshot);
+        context.write_status(&mut snapshot, uses, now).await?;
     }
     let obstacles = match context.apply(&snapshot, &plan).await {
         Ok(obstacles) => obstacles,

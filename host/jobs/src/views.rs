@@ -15,7 +15,6 @@ use super::cache::Cache;
 use super::facts::pod::has_not_run;
 use super::job_object::{JobObject, JobRef, JobRefs};
 use super::raw::RawJob;
-use super::unused_partitions::UnusedPartitions;
 
 /// The cache of one kind, shared by its watch and by the reconciles that write the objects.
 pub struct View<K: JobObject>(Mutex<Cache<K>>);
@@ -30,8 +29,6 @@ pub struct Views {
     pub partitions: View<IPUPartition>,
     /// Their Pods that certainly have not run.
     pub uncreated: UncreatedPods,
-    /// Their partitions that no Pod has used.
-    pub unused: UnusedPartitions,
     /// The references to jobs in all caches.
     pub references: Arc<JobRefs>,
 }
@@ -44,7 +41,6 @@ impl Default for Views {
             pods: View::new(&references),
             partitions: View::new(&references),
             uncreated: UncreatedPods::default(),
-            unused: UnusedPartitions::default(),
             references,
         }
     }

@@ -24,15 +24,11 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
     let owned = watcher::Config::default().labels(labels::JOB_UID_LABEL);
     let pods = scope::watch::everywhere::<Guarded<Pod>>(client, scope, owned.clone());
     let pods = scope::watch::readable(pods);
-    // A Pod that uses a partition from now on is seen, so Pods are listed first. The proxy reports an unreadable object in
-    // the object's events. The cache keeps its last state.
-    let partitions = async {
-        cache_sync.wait_synced::<Pod>().await;
-        scope::watch::partitions(client, scope, owned)
-    };
-    let partitions = partitions.flatten_stream();
+    // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
+    let partitions = scope::watch::partitions(client, scope, owned);
     // A listed job is reconciled, so its objects are listed first.
     let jobs = async {
+        cache_sync.wait_synced::<Pod>().await;
         cache_sync.wait_synced::<IPUPartition>().await;
         scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
     };
@@ -41,13 +37,9 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
         views
             .uncreated
             .apply_event(&event, |job| views.jobs.contains(job));
-        views.unused.apply_pod_event(&event);
         views.pods.apply_event(event)
     };
-    let apply_partition_event = |event: Event<IPUPartition>| {
-        views.unused.apply_partition_event(&event);
-        views.partitions.apply_event(event)
-    };
+    let apply_partition_event = |event| views.partitions.apply_event(event);
     let jobs = jobs.flatten_stream();
     tokio::join!(
         follow_kind(cache_sync, pods, apply_pod_event, &triggers),

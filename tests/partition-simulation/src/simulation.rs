@@ -23,7 +23,6 @@ pub(super) mod evidence;
 mod executor;
 mod faults;
 pub(super) mod invariants;
-mod job_process;
 mod liveness;
 mod load;
 mod lost_state;

@@ -72,13 +72,8 @@ pub struct PlacedPartition {
 impl PlacedPartition {
     /// Returns a key of the partition between two resets, which shows whether it has been used since the last reset.
     pub fn use_key(&self) -> String {
-        use_key(&self.id, self.resets)
+        format!("{}/{}", self.id, self.resets)
     }
-}
-
-/// Returns the key of a partition after a number of resets.
-pub fn use_key(id: &str, resets: i64) -> String {
-    format!("{id}/{resets}")
 }
 
 impl PartitionState {

@@ -2,7 +2,7 @@
 
 use super::{Plan, Reset, deletion};
 use crate::build::{PodSettings, partitions, workers};
-use crate::facts::partition::PartitionState;
+use crate::facts::partition::{PartitionState, PlacedPartition};
 use crate::facts::pod::{PodState, SidecarState};
 use crate::facts::{Facts, Instance, Member};
 use crate::pod_set;
@@ -55,6 +55,7 @@ impl Plan {
                 {
                     let run = facts.run.number;
                     let indexes = (instance.index, gcd, run);
+                    self.record_use(facts, instance, placed);
                     self.create_config_maps
                         .extend(workers::config_map(job, gcd, placed));
                     self.record_recreation(facts, worker);
@@ -72,6 +73,14 @@ impl Plan {
                     _,
                 ) => {}
             }
+        }
+    }
+
+    /// Records the use of a partition before the creation of the first Pod that may use it.
+    fn record_use(&mut self, facts: &Facts, instance: &Instance, placed: &PlacedPartition) {
+        let (index, key) = (instance.index.to_string(), placed.use_key());
+        if facts.run.used.get(&index) != Some(&key) {
+            self.new_uses.insert(index, key);
         }
     }
 

@@ -67,7 +67,7 @@ impl Obstacle {
 pub struct Applied {
     /// The obstacles. They do not stop the other writes.
     pub obstacles: Vec<Obstacle>,
-    /// Whether an object that Pods use is not the job's own, so that no Pod was created, or the launcher is held back.
+    /// Whether an object that Pods use is not the job's own, so that no Pod was created.
     pub blocked: bool,
     /// The versions of the applied objects.
     pub versions: Versions,

@@ -1,9 +1,8 @@
 //! Pure: postpones writes of statuses that report normal progress, because a more complete one follows soon.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -28,12 +27,7 @@ pub fn postponed(
     }
     let is_pending = |status: &IPUJobStatus| status.launcher_status == JobState::Pending;
     let is_new = old.conditions.is_empty();
-    // The Pods show which partitions they use.
-    let without_uses = |status: &IPUJobStatus| RunStatus {
-        used: BTreeMap::new(),
-        ..status.run.clone().unwrap_or_default()
-    };
-    let has_news = without_uses(old) != without_uses(new)
+    let has_news = old.run.clone().unwrap_or_default() != new.run.clone().unwrap_or_default()
         || old.automatic_resets != new.automatic_resets
         || old.observed_generation != new.observed_generation && !is_new
         || has_problem(new);

@@ -74,7 +74,7 @@ pub(super) fn quota_backoff_message(facts: &Facts) -> String {
     )
 }
 
-/// By instance: the partition that its Pods may have used. A write for another reason records it.
+/// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
 fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     let facts = input.facts;
     let mut used = BTreeMap::new();
@@ -83,9 +83,9 @@ fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
         let partition = &instance.partition.state;
         let known = facts.run.used.get(&key).cloned();
         let current = match partition.placed() {
-            Some(placed) if instance.used || input.new_workers.contains(&instance.index) => {
-                Some(placed.use_key())
-            }
+            _ if input.new_uses.contains_key(&key) => input.new_uses.get(&key).cloned(),
+            // Even if an earlier version of the operator has not recorded it.
+            Some(placed) if instance.used => Some(placed.use_key()),
             _ => known.filter(|_| *partition != PartitionState::Absent),
         };
         used.extend(current.map(|current| (key, current)));

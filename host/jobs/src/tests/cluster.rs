@@ -41,8 +41,6 @@ struct State {
     /// By path.
     objects: BTreeMap<String, Value>,
     version: u64,
-    /// The versions of IPUPartitions that no watch has reported yet.
-    changes: Vec<Value>,
     /// Method and path of every request, but for events.
     asked: Vec<String>,
     /// Pods that are refused.
@@ -203,10 +201,6 @@ impl Cluster {
         for event in listed(self.below(PODS)) {
             let is_known = |job| context.views.jobs.contains(job);
             context.views.uncreated.apply_event(&event, is_known);
-            // This watch never lists Pods again.
-            if !matches!(event, Event::Init | Event::InitDone) {
-                context.views.unused.apply_pod_event(&event);
-            }
             context.views.pods.apply_event(event);
         }
     }
@@ -214,10 +208,6 @@ impl Cluster {
     /// All watches report their events, but the watch of Pods is late.
     pub(crate) fn deliver_without_pods(&self, context: &Context) {
         deliver(&context.views.jobs, self.below(JOBS));
-        for change in std::mem::take(&mut self.state().changes) {
-            let change = Event::Apply(serde_json::from_value(change).unwrap());
-            context.views.unused.apply_partition_event(&change);
-        }
         deliver(&context.views.partitions, self.below(PARTITIONS));
         let core = "/api/v1/namespaces/default";
         self.deliver_files::<k8s_openapi::api::core::v1::ServiceAccount>(
@@ -364,9 +354,6 @@ impl State {
             object["metadata"]["uid"] = format!("uid-{}", self.version).into();
         }
         self.objects.insert(path.to_owned(), object.clone());
-        if path.starts_with(PARTITIONS) {
-            self.changes.push(object.clone());
-        }
         object
     }
 }

@@ -36,39 +36,17 @@ fn used(world: &World) -> Vec<&str> {
 }
 
 #[test]
-fn no_write_records_the_use_of_a_partition_before_its_first_pod() {
+fn the_use_of_a_partition_is_written_down_before_the_first_pod() {
     for job in [pair(), IPUJob::sample().launcher(&["mpirun"]).valid()] {
         let mut world = with_partition(&job);
-        let step = world.step(&job);
-        assert!(!step.plan.is_recorded_first());
-        world.settle(&job);
-        assert_eq!(used(&world), ["p-sample-0/0"], "the Pods show it");
-        assert!(world.resets.is_empty());
+        world.step_killed(&job, &[], CrashPoint::BeforePods);
+        assert_eq!(world.pods(), [""; 0]);
+        assert_eq!(used(&world), ["p-sample-0/0"]);
+        assert_eq!(
+            world.condition(job_conditions::PARTITIONS_READY).status,
+            "True"
+        );
     }
-}
-
-#[test]
-fn a_partition_that_became_ready_before_this_process_began_is_reset() {
-    let job = pair();
-    let mut world = with_partition(&job);
-    world.replace_process();
-    world.settle(&job);
-    assert_eq!((world.resets.len(), world.pods().len()), (1, 0));
-    world.reset_partitions();
-    world.settle(&job);
-    assert_eq!((world.resets.len(), world.pods().len()), (1, 2));
-}
-
-#[test]
-fn a_partition_that_was_pending_when_this_process_began_needs_no_reset() {
-    let job = pair();
-    let mut world = World::new();
-    world.settle(&job);
-    world.waits(0, "no free IPUs");
-    world.replace_process();
-    world.ready([0]);
-    world.settle(&job);
-    assert_eq!((world.resets.len(), world.pods().len()), (0, 2));
 }
 
 #[test]
@@ -162,7 +140,7 @@ fn a_worker_that_an_earlier_version_made_is_reset_after_too() {
     world.step_with(&job, &quota("sample-worker-1"));
     // That version wrote the use down once all workers were there.
     world.observed.status.run = None;
-    world.replace_process();
+    world.observed.uncreated.clear();
     world.evict("sample-worker-0");
     world.settle(&job);
     assert_eq!((world.resets.len(), world.pods().len()), (1, 0));

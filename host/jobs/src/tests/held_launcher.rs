@@ -183,7 +183,6 @@ fn a_held_launcher_does_not_use_another_partition_than_its_workers() {
     let status = world.observed.partitions[0].status.as_mut().unwrap();
     status.partition_id = Some("p-other".to_owned());
     world.settle(&job);
-    world.reset_partitions();
     world.settle(&job);
     let launcher = world.pod(LAUNCHER).metadata.clone();
     assert_eq!(

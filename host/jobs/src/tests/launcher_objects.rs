@@ -75,15 +75,6 @@ async fn an_account_that_does_not_exist_has_no_pull_secrets() {
 }
 
 #[tokio::test]
-async fn a_role_is_applied_before_its_binding() {
-    let cluster = Cluster::default();
-    let asked = launched(&cluster, &parallel(), "default", &json!([])).await;
-    let place = |end: &str| asked.iter().position(|asked| asked.ends_with(end));
-    let (role, binding) = (place("/roles"), place("/rolebindings"));
-    assert!(role.is_some() && role < binding, "{asked:?}");
-}
-
-#[tokio::test]
 async fn the_users_account_is_bound_and_never_written() {
     let mut job = parallel();
     let launcher = job.spec.launcher.as_mut().unwrap();

@@ -8,22 +8,18 @@ use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
 use ipu_api::labels;
-use ipu_api::uid::Uid;
 use ipu_runtime::pod_start::node_report::NodeReport;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::runtime::watcher::Event;
 
 use super::fixtures::settings;
 use crate::build::PodSettings;
 use crate::facts::projection::{ObservedPartition, ObservedPod, SharedFields};
 use crate::facts::{Facts, Observed, facts};
-use crate::job_object::JobObject;
 use crate::phase::{Phase, phase};
 use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
-use crate::unused_partitions::UnusedPartitions;
 use crate::validate::ValidJob;
 
 /// The objects of one job in the cluster, and the time.
@@ -41,7 +37,6 @@ pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
     pub(crate) partitions: Vec<IPUPartition>,
     pub(crate) uncreated: BTreeSet<String>,
-    pub(crate) unused: UnusedPartitions,
     pub(crate) node_reports: BTreeMap<String, NodeReport>,
     pub(crate) status: IPUJobStatus,
 }
@@ -59,7 +54,6 @@ impl Objects {
             nodes: Vec::new(),
             node_reports: self.node_reports.clone(),
             uncreated: self.uncreated.clone(),
-            unused: self.unused.of(job_of(&self.partitions)),
             status: self.status.clone(),
         }
     }
@@ -129,7 +123,7 @@ impl World {
             }
         };
         if killed != CrashPoint::Never {
-            self.replace_process();
+            self.observed.uncreated.clear();
         }
         if plan.is_recorded_first() {
             write(&[], &mut self.observed.status);
@@ -141,19 +135,6 @@ impl World {
             write(obstacles, &mut self.observed.status);
         }
         Step { phase, plan }
-    }
-
-    pub(crate) fn replace_process(&mut self) {
-        self.observed.uncreated.clear();
-        self.observed.unused = UnusedPartitions::default();
-        self.observe_partitions();
-    }
-
-    fn observe_partitions(&self) {
-        for partition in self.observed.partitions.iter().cloned() {
-            let unused = &self.observed.unused;
-            unused.apply_partition_event(&Event::Apply(partition));
-        }
     }
 
     /// Reconciles until nothing more is planned; answers every step.
@@ -231,7 +212,6 @@ impl World {
             let status = partition.status.get_or_insert_default();
             status.observed_reset_generation = partition.spec.reset_generation;
         }
-        self.observe_partitions();
     }
 
     /// The proxy: the partition of a slot has to wait.
@@ -253,17 +233,7 @@ impl World {
         let partition = partitions
             .find(|partition| partition.spec.slot == slot)
             .unwrap_or_else(|| panic!("no partition of slot {slot}"));
-        if let Some(before) = &mut partition.status
-            && before.partition_id != status.partition_id
-        {
-            // Before every new partition, the proxy records an attempt.
-            before.phase = PartitionPhase::Creating;
-            before.partition_id = None;
-            let unused = &self.observed.unused;
-            unused.apply_partition_event(&Event::Apply(partition.clone()));
-        }
         partition.status = Some(status);
-        self.observe_partitions();
     }
 
     /// A condition of the status.
@@ -329,9 +299,6 @@ impl World {
             partition.metadata.uid = partition.metadata.name.clone();
             self.observed.partitions.push(partition);
         }
-        self.observe_partitions();
-        let (job, unused) = (job_of(&self.observed.partitions), &self.observed.unused);
-        unused.use_by(job, &plan.create_pods);
         let hindered = |name: &str| {
             let mut obstacles = obstacles.iter();
             obstacles.any(|obstacle| obstacle.object() == format!("Pod {name}"))
@@ -361,11 +328,6 @@ impl World {
             .partitions
             .sort_by_key(|found| found.spec.slot);
     }
-}
-
-fn job_of(partitions: &[IPUPartition]) -> Uid {
-    let jobs = partitions.iter().filter_map(IPUPartition::job);
-    jobs.map(|job| job.uid).next().unwrap_or_default()
 }
 
 /// A time as Kubernetes writes it.

@@ -12,24 +12,10 @@ const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
 /// Every mistake in the reconciler of jobs that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
-        name: "a partition that nobody saw before it was ready counts as unused",
-        file: "host/jobs/src/unused_partitions.rs",
-        text: "        (Some(_), None) => None,",
-        instead: "        (Some(id), None) => Some(State::Unused(use_key(id, resets).into())),",
-        found_by: JOB_TESTS,
-    },
-    Mutation {
-        name: "a partition counts as unused after a Pod of another process has used it",
-        file: "host/jobs/src/unused_partitions.rs",
-        text: "            Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod) => {",
-        instead: "            Event::InitApply(pod) => {",
-        found_by: JOB_TESTS,
-    },
-    Mutation {
-        name: "a partition that was lost and comes back counts as unused",
-        file: "host/jobs/src/unused_partitions.rs",
-        text: "earlier.resets < resets || !earlier.ids.iter().any(|known| **known == *id)",
-        instead: "earlier.resets <= resets",
+        name: "the use of a partition is recorded only when all of its Pods exist",
+        file: "host/jobs/src/plan/instance.rs",
+        text: "        if facts.run.used.get(&index) != Some(&key) {",
+        instead: "        if !instance.incomplete() && facts.run.used.get(&index) != Some(&key) {",
         found_by: JOB_TESTS,
     },
     Mutation {

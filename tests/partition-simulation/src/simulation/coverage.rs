@@ -112,7 +112,6 @@ coverage_points! {
     ScaledUp = "owner: a job grows",
     ScaledDown = "owner: a job shrinks",
     AskedReset = "owner: a reset is requested",
-    ResetUnused = "owner: an unused partition is reset, because nobody saw that it was unused",
     OwnerVanished = "owner: a job is gone without cleaning up",
     Reborn = "owner: a job comes back under the same name",
     HeldInPart = "owner: a gang has some of its partitions, and not all",

@@ -31,8 +31,6 @@ pub(crate) const NOT_ASSIGNED_TWICE: &str =
     "IPUs that a live Pod uses are not assigned to another owner";
 pub(crate) const NOT_RELEASED_EARLY: &str =
     "a partition is released only once it was missing on its controller for the grace period";
-pub(crate) const USED_ONCE: &str =
-    "Pods of a job start on a partition once between its creation and its reset";
 pub(crate) const OURS_ONLY: &str = "partitions of other clients are never changed";
 pub(crate) const OWNERLESS_ONLY: &str = "only orphans are swept";
 pub(crate) const BOUNDED: &str = "backfill delays the earliest request for a limited time only";

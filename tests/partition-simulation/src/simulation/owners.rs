@@ -40,7 +40,7 @@ pub(crate) struct Job {
     /// Runs until it ends by itself; none where it does not.
     pub runs: Option<u32>,
     /// The partitions that its Pods have begun to use, by slot.
-    pub used: BTreeMap<usize, String>,
+    used: BTreeMap<usize, String>,
     /// Whether its reconcile is scheduled.
     pub is_due: bool,
 }
@@ -199,7 +199,6 @@ impl World {
 
     /// The next action for one requested partition and its Pods.
     fn tend(&mut self, job: usize, slot: usize) {
-        self.job_process.observe(&self.api);
         let key = key_of(job, slot);
         let Some(stored) = self.api.get(key) else {
             let object = self.jobs[job].object(slot);
@@ -229,7 +228,15 @@ impl World {
         }
         match state {
             PartitionState::Ready(_) if !self.is_whole(job) => {}
-            PartitionState::Ready(held) if pods.is_empty() => self.use_or_reset(key, &held),
+            PartitionState::Ready(held) if pods.is_empty() => {
+                let use_key = held.use_key();
+                if self.jobs[job].used.get(&slot) == Some(&use_key) {
+                    self.ask_reset(key);
+                } else {
+                    self.jobs[job].used.insert(slot, use_key);
+                    self.start_pod(key, held.id);
+                }
+            }
             PartitionState::Draining(..) => {
                 for pod in pods {
                     self.end_pod(pod, 20_000);
@@ -280,7 +287,7 @@ impl World {
             .update(key, |object| object.spec.reset_generation += 1);
     }
 
-    pub(super) fn start_pod(&mut self, key: Key, id: String) {
+    fn start_pod(&mut self, key: Key, id: String) {
         self.cover(CoveragePoint::PodsStarted);
         self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} starts on {id}", self.name(key))
@@ -329,8 +336,6 @@ impl World {
         }
         self.cover(CoveragePoint::PodsEnded);
         let job = api_server::job_of(ended.key);
-        let of = (&*self.jobs[job].uid, ended.key % SLOTS);
-        self.job_process.ends(&self.api, of, &ended.id);
         self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} ends", self.name(ended.key))
         });

@@ -35,7 +35,6 @@ impl World {
         let release = format!("release-{}", self.handovers);
         self.settings.identity = sim_adapter::identity(cluster, &release);
         self.restart_replicas();
-        self.job_process.restart();
     }
 
     /// A backup is made, from which the API server is restored a while later.
@@ -64,7 +63,6 @@ impl World {
         self.cover(CoveragePoint::WentBack);
         self.restores += 1;
         self.restart_replicas();
-        self.job_process.restart();
         let on_their_way = self.event_queue.calls().map(|call| call.id.clone());
         let objects = backup.objects.values().map(Arc::as_ref);
         let held = sim_adapter::held(objects.clone());

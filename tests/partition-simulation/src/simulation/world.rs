@@ -15,7 +15,6 @@ use super::event_queue::{Event, EventQueue, Fate};
 use super::executor::CallFault;
 use super::faults::FaultRates;
 use super::invariants::{ONE_USABLE, RunHistory, demand};
-use super::job_process::JobProcess;
 use super::missing::Missing;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
@@ -39,7 +38,6 @@ pub(super) struct World {
     pub controllers: Vec<Controller>,
     pub replicas: [Replica; 2],
     pub jobs: Vec<Job>,
-    pub job_process: JobProcess,
     pub pods: BTreeMap<u64, Pod>,
     /// Partitions of other clients, with their controller.
     pub foreign: BTreeSet<(usize, String)>,
@@ -94,7 +92,6 @@ impl World {
                 .collect(),
             replicas: Default::default(),
             jobs: Vec::new(),
-            job_process: JobProcess::default(),
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             cordons: CordonStates::new(),
