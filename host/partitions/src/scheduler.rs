@@ -270,8 +270,8 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
         if !cache.contains(turn.name(), turn.uid) {
             return None;
         }
-        let cached = || Some(Arc::new(cache.get(turn.name())?.0.ok()?));
-        turn.partition.clone().or_else(cached)
+        let newer = turn.partition.clone();
+        newer.or_else(|| cache.readable(turn.name()))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Sample objects for the tests of several modules and packages.
 
 use ipu_api::guest::placement::{ControllerView, PartitionRequest};
-use ipu_api::ipupartition::ControllerRef;
+use ipu_api::ipupartition::{Attempt, AttemptOutcome, ControllerRef};
 use ipu_api::partition_request::largest_partition;
 
 /// A V-IPU controller of the admin's list.
@@ -12,6 +12,20 @@ pub fn controller() -> ControllerRef {
         port: 8090,
         label_key: "ipunode".to_owned(),
         label_value: "pod1".to_owned(),
+    }
+}
+
+/// An attempt to create partition `id` on a controller, without anything that is optional.
+pub fn attempt(controller: ControllerRef, id: &str, outcome: AttemptOutcome) -> Attempt {
+    Attempt {
+        controller,
+        id: id.to_owned(),
+        outcome,
+        reason: None,
+        exhausted: None,
+        started: None,
+        decided_by: None,
+        account: None,
     }
 }
 

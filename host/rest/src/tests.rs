@@ -10,7 +10,7 @@ mod slow;
 use axum::body::Body;
 use ipu_api::guest::placement::{ControllerView, PlacementContext};
 use ipu_api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
+    AttemptOutcome, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionOwner,
 };
 use ipu_placement::samples;
 use kube::runtime::watcher::Event;
@@ -43,16 +43,7 @@ fn partition(namespace: &str, ipus: u32, outcome: AttemptOutcome) -> IPUPartitio
     };
     let mut partition = IPUPartition::new("p", spec);
     partition.status = Some(IPUPartitionStatus {
-        attempts: vec![Attempt {
-            controller: samples::controller(),
-            id: "p-mnist".to_owned(),
-            outcome,
-            reason: None,
-            exhausted: None,
-            started: None,
-            decided_by: None,
-            account: None,
-        }],
+        attempts: vec![samples::attempt(samples::controller(), "p-mnist", outcome)],
         ..IPUPartitionStatus::default()
     });
     partition

@@ -12,6 +12,7 @@ use ipu_ledger::step::Step;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::EvictionState;
 use ipu_placement::guest_call::{Candidates, QueueView};
+use ipu_placement::samples;
 use jiff::Timestamp;
 
 use super::sim_adapter;
@@ -213,16 +214,8 @@ pub(super) fn controller(index: usize) -> ControllerRef {
 
 fn free(controller: &ControllerRef) -> ControllerView {
     ControllerView {
-        name: controller.name.clone(),
         label_key: controller.label_key.clone(),
         label_value: controller.label_value.clone(),
-        has_nodes: true,
-        unschedulable: None,
-        unreachable: None,
-        total_ipus: 4,
-        used_ipus: 0,
-        largest_free: 4,
-        free_blocks: Vec::new(),
-        failures: 0,
+        ..samples::view(&controller.name, 4, 0)
     }
 }

@@ -8,7 +8,7 @@ use crate::samples::view;
 
 const NOW: &str = "2026-01-01T12:00:00Z";
 
-/// A partition of 4 IPUs on a controller, created so many minutes ago.
+/// A partition of 4 IPUs on a controller, created this number of minutes ago.
 fn one(owner: &str, slot: u32, on: &str, minutes: i64) -> IPUPartition {
     let now: Timestamp = NOW.parse().unwrap();
     let created = now - SignedDuration::from_mins(minutes);

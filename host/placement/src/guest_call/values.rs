@@ -187,8 +187,8 @@ pub fn answer(
     }
 }
 
-/// The reasons of a guest. Those of controllers that have refused a partition of so many IPUs because they are
-/// `exhausted`, although as many are free, get the likely cause: a partition needs adjacent IPUs, and the controller has
+/// The reasons of a guest. Those of controllers that have refused a partition of this size because they are
+/// `exhausted`, although as many IPUs are free, get the likely cause: a partition needs adjacent IPUs, and the controller has
 /// not reported which of them are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
@@ -262,6 +262,7 @@ mod tests {
             assert_eq!(reasons[0].reason, expected);
         }
     }
+
     #[test]
     fn a_refusal_for_lack_of_ipus_is_known_by_its_field() {
         let status = json!({"attempts": [

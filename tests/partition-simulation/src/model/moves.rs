@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
 use ipu_api::partition_conditions;
+use ipu_placement::samples;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use vipu_client::model::{OperationState, ReadyState};
 
@@ -364,15 +365,8 @@ fn edit(state: &mut State, key: Key, outcome: AttemptOutcome) {
     let controller = state.controllers[0].reference.clone();
     owners::update(state, key, |object| {
         let status = object.status.get_or_insert_default();
-        status.attempts.push(Attempt {
-            controller,
-            id: super::foreign(0),
-            outcome,
-            reason: None,
-            exhausted: None,
-            started: None,
-            decided_by: None,
-            account: None,
-        });
+        status
+            .attempts
+            .push(samples::attempt(controller, &super::foreign(0), outcome));
     });
 }

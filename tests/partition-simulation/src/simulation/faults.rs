@@ -1,9 +1,10 @@
 //! Fault injection: faults of controllers, replicas and the API server, and changes by users.
 
-use ipu_api::ipupartition::{Attempt, AttemptOutcome};
+use ipu_api::ipupartition::AttemptOutcome;
 use ipu_api::labels;
 use ipu_api::naming::Identity;
 use ipu_api::vipu_controller::CordonState;
+use ipu_placement::samples;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::model::{OperationState, ReadyState};
 
@@ -255,16 +256,9 @@ impl World {
             .pick(&[AttemptOutcome::Created, AttemptOutcome::Unknown]);
         self.api.update(key, |object| {
             let status = object.status.get_or_insert_default();
-            status.attempts.push(Attempt {
-                controller,
-                id,
-                outcome,
-                reason: None,
-                exhausted: None,
-                started: None,
-                decided_by: None,
-                account: None,
-            });
+            status
+                .attempts
+                .push(samples::attempt(controller, &id, outcome));
         });
     }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use ipu_api::ipupartition::{
-    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
-};
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use ipu_api::labels;
 use ipu_ledger::observations::HealthState;
+use ipu_placement::samples;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -65,16 +64,7 @@ fn a_partition_that_is_not_its_own_is_let_go_whatever_its_attempt_says() {
         let status = rested(IPUPartitionStatus {
             phase: PartitionPhase::Ready,
             partition_id: Some("handmade".to_owned()),
-            attempts: vec![Attempt {
-                controller: controller(0),
-                id: "handmade".to_owned(),
-                outcome,
-                reason: None,
-                exhausted: None,
-                started: None,
-                decided_by: None,
-                account: None,
-            }],
+            attempts: vec![samples::attempt(controller(0), "handmade", outcome)],
             ..IPUPartitionStatus::default()
         });
         assert_ne!(status.partition_id.as_deref(), Some("handmade"));
@@ -87,15 +77,9 @@ fn none_is_offered_while_live_pods_use_the_one_before() {
     let spec = spec((4, 1, 0));
     let id =
         |generation| sim_adapter::identity(0, "a").partition_id(&spec.owner, 0, "", generation, 0);
-    let attempt = |generation, outcome| Attempt {
-        controller: controller(usize::try_from(generation).unwrap()),
-        id: id(generation),
-        outcome,
-        reason: None,
-        exhausted: None,
-        started: None,
-        decided_by: None,
-        account: None,
+    let attempt = |generation, outcome| {
+        let controller = controller(usize::try_from(generation).unwrap());
+        samples::attempt(controller, &id(generation), outcome)
     };
     for attempts in [
         vec![attempt(1, Unknown), attempt(2, Created)],
