@@ -269,7 +269,7 @@ pub struct DecidedBy {
 }
 
 /// Outcome of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AttemptOutcome {
     /// Not known: written before the controller is asked, and kept until its state is known.

@@ -1,9 +1,7 @@
-//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_placement::backfill`, which
-//! `tests/suite/kubectl.rs` compares: the plugin does not depend on that package, which contains a compiler.
-
-use std::collections::BTreeMap;
+//! Pure: the order in which waiting IPUPartitions are served, for people.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_placement::queue::{self, Member};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -16,7 +14,7 @@ pub struct Position {
     pub waiting: usize,
 }
 
-/// Settings of the order.
+/// What the order of the queue depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Name of the IPUPartition.
@@ -31,29 +29,24 @@ pub struct Entry<'a> {
     pub is_waiting: bool,
 }
 
-/// The names of those that wait, in the order of their creation. Partitions that are useful only together have one
-/// place: that of the first of them, whether it waits or not.
+/// The names of those that wait, in the order of the queue. Partitions that are useful only together have one place: that of
+/// the first of them, whether it waits or not.
 pub fn order(partitions: &[IPUPartition], now: Timestamp) -> Vec<&str> {
     order_of(partitions.iter().map(|one| entry(one, now)))
 }
 
 /// The same order, of entries.
 pub fn order_of<'a>(entries: impl Iterator<Item = Entry<'a>> + Clone) -> Vec<&'a str> {
-    let mut gangs: BTreeMap<&str, (Timestamp, &str)> = BTreeMap::new();
-    for one in entries.clone().filter(|one| one.is_in_gang) {
-        let own = (one.created, one.name);
-        let first = gangs.entry(one.owner_uid).or_insert(own);
-        *first = own.min(*first);
-    }
-    let waiting = entries.filter(|one| one.is_waiting);
-    let mut waiting: Vec<_> = waiting
-        .map(|one| {
-            let shared = gangs.get(one.owner_uid).copied();
-            (shared.unwrap_or((one.created, one.name)), one.name)
-        })
-        .collect();
-    waiting.sort_unstable();
-    waiting.into_iter().map(|(_, name)| name).collect()
+    // The operator decides what is requested; the order does not depend on it.
+    let member = |one: Entry<'a>| Member {
+        owner: one.owner_uid,
+        created: Some(one.created),
+        name: one.name,
+        is_requested: true,
+    };
+    let in_gangs = entries.clone().filter(|one| one.is_in_gang).map(member);
+    let waiting = entries.filter(|one| one.is_waiting).map(member);
+    queue::order(in_gangs, waiting, Timestamp::UNIX_EPOCH)
 }
 
 /// The position of one of them in this order.

@@ -13,7 +13,7 @@
 //! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
 //! - [`nodes`] shows what the checks of nodes found, which ipu-node writes on each Node. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
-//! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
+//! - [`advice`] repeats what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
 //!
 //! It writes only the spec of VIPUControllers. It must not know guests, the V-IPU, or any other package of this

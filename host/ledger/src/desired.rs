@@ -5,7 +5,9 @@ mod reset;
 
 use std::time::Duration;
 
-use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus, PartitionPhase};
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase,
+};
 use ipu_api::partition_conditions;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::Eviction;
@@ -328,13 +330,25 @@ fn place(
         PlacementDecision::Wait(reasons) => {
             let reasons = unsettled_attempts::explained(reasons, blockers);
             let waiting = status::waiting(status, &reasons, now);
-            write_if_changed(partition, waiting, Requeue::ForCapacity)
+            let requeue = until_decided(&waiting);
+            write_if_changed(partition, waiting, requeue)
         }
-        PlacementDecision::Reject(why) => write_if_changed(
-            partition,
-            status::rejected(status, why, now),
-            Requeue::ForCapacity,
-        ),
+        PlacementDecision::Reject(why) => {
+            let rejected = status::rejected(status, why, now);
+            let requeue = until_decided(&rejected);
+            write_if_changed(partition, rejected, requeue)
+        }
+    }
+}
+
+/// Placement decides again as soon as the request fits, and triggers the next reconcile. Only attempts that have to be forgotten
+/// or settled are looked at again.
+fn until_decided(status: &IPUPartitionStatus) -> Requeue {
+    let is_settled = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
+    if status.attempts.iter().all(is_settled) {
+        Requeue::Never
+    } else {
+        Requeue::ForCapacity
     }
 }
 

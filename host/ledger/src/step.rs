@@ -87,7 +87,7 @@ pub enum Requeue {
     Soon,
     /// Live Pods use the partition: when one of them ends. With growing delays in case that nobody reports it.
     ForPods,
-    /// No free capacity: after about ten seconds, or after a release of IPUs.
+    /// No free capacity, and attempts of the past that count until they are forgotten or settled: after about ten seconds.
     ForCapacity,
     /// Blocked: with growing delays.
     Blocked,

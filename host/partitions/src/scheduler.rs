@@ -1,28 +1,27 @@
 //! Decides on the partitions that need a V-IPU controller: one pass after the other, each in the order of the queue.
 
+mod decide;
+mod moves;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::channel::mpsc::UnboundedSender;
-use ipu_api::guest::placement::{Decision, Placed};
-use ipu_api::ipupartition::IPUPartition;
 use ipu_placement::cycle::{Pass, Places};
 use ipu_placement::decision::PlacementDecision;
-use ipu_placement::drain;
-use ipu_placement::guest_call::values::{self, shortened};
-use ipu_placement::guest_call::{self, Placement, Request};
+use ipu_placement::guest_call;
+use ipu_placement::guest_call::values::shortened;
 use ipu_placement::namespace_budgets::NamespaceBudgets;
 use ipu_placement::requests::Turn;
-use ipu_policies::namespace_usage::counter::Reservation;
-use ipu_runtime::{clock, events, panics, wait};
+use ipu_runtime::{clock, panics, wait};
 use kube::ResourceExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 use tracing::Instrument;
 
+use self::decide::{decide, partition};
+use self::moves::{next_to_move, partitions_to_move};
 use super::reconcile;
 use crate::leader::Context;
-use crate::reconcile::siblings;
-use crate::store::Brief;
 
 /// Wait of a new leader until each waiting partition has asked: the first ones must not get what earlier ones
 /// need.
@@ -34,17 +33,19 @@ const CHECK: Duration = Duration::from_millis(100);
 /// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the
 /// shortest time between two passes over all requests because of a refusal: controllers may refuse one request after
 /// the other.
-const BATCH_DELAY: Duration = Duration::from_millis(200);
+const BATCH_DELAY: Duration = Duration::from_millis(50);
 
-/// Period at which the requests of deleted partitions are dropped.
+/// Period at which the requests of deleted partitions are dropped, and decisions to wait become stale.
 const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Stale decisions that are refreshed at a time.
+const REFRESHED_AT_ONCE: usize = 64;
+
+/// Decisions are refreshed in one of so many parts of the time.
+const REFRESH_SHARE: u32 = 20;
 
 /// Shortest time between two passes over all requests because a controller may be tried again: a guest may deny it.
 const RETRIES: Duration = Duration::from_secs(5);
-
-/// IPUPartitions on a drained controller that are evaluated after a release of IPUs. Each reads the queue and the capacity
-/// of all controllers. The others are evaluated periodically, and when their turn comes.
-const NEXT_TO_MOVE: usize = 16;
 
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
@@ -55,13 +56,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
     let mut nodes = context.pool.nodes().changes();
-    context.watched.once_listed().await;
-    // Those that wait are reconciled before the others are.
-    for entry in context.watched.read(|cache| cache.queue(clock::now())) {
-        let _ = reconcile.unbounded_send(entry.name.into());
-    }
-    // If it takes longer, those that have not asked wait for something else.
-    let _ = timeout(START, once_all_have_asked(&context)).await;
+    once_requested(&context, &reconcile).await;
     let mut placing = PlacementLoop {
         context: &context,
         reconcile,
@@ -69,16 +64,12 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         decided_again: None,
         retried: None,
         budgets: NamespaceBudgets::default(),
+        expired: Instant::now(),
+        next_refresh: Instant::now(),
     };
-    placing.pass().await;
-    let mut swept = Instant::now();
+    placing.pass(Cause::Requests).await;
     loop {
-        if swept.elapsed() > INTERVAL {
-            swept = Instant::now();
-            if context.drop_gone() {
-                context.released.notify_one();
-            }
-        }
+        let next_refresh = placing.next_refresh();
         // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier
         // requests.
         let to_move = tokio::select! {
@@ -88,7 +79,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = wait::changed(&mut list) => partitions_to_move(&context),
             () = wait::changed(&mut nodes) => partitions_to_move(&context),
             () = context.queue_state.pass_requested() => {
-                placing.pass().await;
+                placing.pass(Cause::Requests).await;
                 continue;
             }
             () = context.pool.late_answer() => {
@@ -97,7 +88,10 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
                 }
                 next_to_move(&context)
             }
-            () = sleep(INTERVAL) => continue,
+            () = sleep_until(next_refresh.into()) => {
+                placing.refresh().await;
+                continue;
+            }
         };
         if !to_move.is_empty() || context.queue_state.requests().has_waiting() {
             sleep(BATCH_DELAY).await;
@@ -105,9 +99,27 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         for name in to_move {
             placing.trigger(name);
         }
-        context.queue_state.requests().decide_again();
-        placing.pass().await;
+        placing.pass(Cause::Capacity).await;
     }
+}
+
+/// Why a pass takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// Requests are undecided.
+    Requests,
+    /// Capacity may have grown.
+    Capacity,
+}
+
+/// Waits until the waiting partitions have asked. They are reconciled before the others are.
+async fn once_requested(context: &Context, reconcile: &UnboundedSender<Arc<str>>) {
+    context.watched.once_listed().await;
+    for entry in context.watched.read(|cache| cache.queue(clock::now())) {
+        let _ = reconcile.unbounded_send(entry.name.as_str().into());
+    }
+    // If it takes longer, those that have not asked wait for something else.
+    let _ = timeout(START, once_all_have_asked(context)).await;
 }
 
 async fn once_all_have_asked(context: &Context) {
@@ -127,16 +139,49 @@ struct PlacementLoop<'a> {
     /// Time at which all requests were last decided again because a controller might be tried again.
     retried: Option<Instant>,
     budgets: NamespaceBudgets,
+    /// Time at which all decisions to wait last became stale.
+    expired: Instant,
+    /// Time before which no decision is refreshed.
+    next_refresh: Instant,
 }
 
 impl PlacementLoop<'_> {
-    /// Decides on the undecided requests of one round, in order.
-    async fn pass(&mut self) {
+    /// The time of the next refresh. Once in a period, requests of deleted partitions are dropped, and all decisions to wait
+    /// become stale.
+    fn next_refresh(&mut self) -> Instant {
         let context = self.context;
-        if !context.queue_state.requests().has_undecided() {
+        if self.expired.elapsed() > INTERVAL {
+            self.expired = Instant::now();
+            if context.drop_gone() {
+                context.released.notify_one();
+            }
+            context.queue_state.requests().expire();
+        }
+        if context.queue_state.requests().has_stale() {
+            self.next_refresh
+        } else {
+            self.expired + INTERVAL
+        }
+    }
+
+    /// Asks the guest again about some requests whose decisions are stale.
+    async fn refresh(&mut self) {
+        let begun = Instant::now();
+        let requests = &self.context.queue_state;
+        requests.requests().refresh(REFRESHED_AT_ONCE);
+        self.pass(Cause::Requests).await;
+        // A guest that answers late is asked again as often as one that answers.
+        let pause = begun.elapsed() * (REFRESH_SHARE - 1);
+        self.next_refresh = Instant::now() + pause.min(INTERVAL);
+    }
+
+    /// Decides on the undecided requests of one round, in order, and on those that may fit.
+    async fn pass(&mut self, cause: Cause) {
+        let context = self.context;
+        if !self.is_needed(cause) {
             return;
         }
-        let mut pass = self.begin().await;
+        let mut pass = self.begin(cause).await;
         let begun = Instant::now();
         let mut round = None;
         loop {
@@ -151,6 +196,9 @@ impl PlacementLoop<'_> {
                 self.budgets.begin_pass(turn.round);
             }
             round = Some(turn.round);
+            if turn.may_keep && self.keeps(&mut pass, &turn) {
+                continue;
+            }
             self.decide(&mut pass, turn).await;
             // Thousands of decisions may follow one another without a wait.
             tokio::task::yield_now().await;
@@ -158,23 +206,40 @@ impl PlacementLoop<'_> {
         self.places = pass.places();
     }
 
-    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has
-    /// refused a partition or another client has released some, it decides on all requests again: earlier ones come
-    /// first.
-    async fn begin(&mut self) -> Pass {
-        let pass = self.read().await;
+    fn is_needed(&self, cause: Cause) -> bool {
+        let requests = self.context.queue_state.requests();
+        requests.has_undecided() || cause == Cause::Capacity && requests.has_waiting()
+    }
+
+    /// A pass with the capacity and the queue now. All requests that may fit are decided if IPUs became free, perhaps
+    /// without a notification, because a controller has refused a partition or another client has released some: earlier
+    /// ones come first.
+    async fn begin(&mut self, cause: Cause) -> Pass {
+        let mut pass = self.read().await;
         let requests = &self.context.queue_state;
         let has_grown = pass.has_grown(&self.places);
-        if !has_grown && !self.is_retry_due(&pass) {
-            return pass;
-        }
-        if has_grown && requests.requests().has_waiting() {
+        if has_grown && cause == Cause::Requests && requests.requests().has_waiting() {
             let since = self.decided_again.map(|at| at.elapsed());
             sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
             self.decided_again = Some(Instant::now());
+            pass = self.read().await;
         }
-        requests.requests().decide_again();
-        self.read().await
+        let may_have_grown = has_grown || cause == Cause::Capacity || self.is_retry_due(&pass);
+        let now = clock::now();
+        let is_any = requests
+            .requests()
+            .decide_again(may_have_grown, |entry| pass.may_fit(entry, now));
+        // Later requests of the pass leave those what they need.
+        if is_any { self.read().await } else { pass }
+    }
+
+    /// Whether the decision before stands, because the request does not fit any more.
+    fn keeps(&self, pass: &mut Pass, turn: &Turn) -> bool {
+        let mut requests = self.context.queue_state.requests();
+        let may_fit = requests
+            .entry(turn.uid)
+            .is_none_or(|entry| pass.may_fit(entry, clock::now()));
+        !may_fit && requests.keep(turn)
     }
 
     /// Whether all requests are decided again because a controller may be tried again.
@@ -261,125 +326,4 @@ impl PlacementLoop<'_> {
         // The queue of reconciles has ended if this replica does not lead any more.
         let _ = self.reconcile.unbounded_send(name);
     }
-}
-
-/// The partition of a turn. `None`: it is gone.
-fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
-    context.watched.read(|cache| {
-        // It may have been deleted since the reconcile read it.
-        if !cache.contains(turn.name(), turn.uid) {
-            return None;
-        }
-        let newer = turn.partition.clone();
-        newer.or_else(|| cache.readable(turn.name()))
-    })
-}
-
-/// Asks the guest for a controller for this partition. Returns also whether it denied the partition free capacity.
-async fn decide(
-    context: &Context,
-    pass: &Pass,
-    partition: &IPUPartition,
-) -> (PlacementDecision, bool) {
-    // A partition without a controller has no reservation.
-    context
-        .namespaces
-        .release(&partition.uid().unwrap_or_default());
-    let now = clock::now();
-    let held = siblings::held(context, partition);
-    let request = match pass.prepare(partition, held, now) {
-        Placement::Decided(answer) => return (answer, false),
-        Placement::Ask(request) => request,
-    };
-    let (placed, is_denied) = ask(context, partition, &request, held).await;
-    if let Some(why) = &placed.overruled {
-        report_overruled(context, partition, why);
-    }
-    let by = values::decided_by(&placed);
-    let answer = request.conclude(placed.decision, by, &context.pool.controllers());
-    if matches!(answer, PlacementDecision::Try(..)) {
-        context.namespaces.reserve(Reservation::of(partition));
-    }
-    (answer, is_denied)
-}
-
-/// Calls the placement guest. Returns also whether it denies a controller if the serial walk chooses one.
-async fn ask(
-    context: &Context,
-    partition: &IPUPartition,
-    asked: &Request,
-    held: u32,
-) -> (Placed, bool) {
-    let uid = partition.uid().unwrap_or_default();
-    let namespace = &partition.spec.owner.namespace;
-    let namespaces = &context.namespaces;
-    let known = (
-        namespaces.context(namespace, &uid),
-        namespaces.others(namespace),
-    );
-    let waiting = asked.waiting.clone();
-    let request = values::partition_request(partition, known, waiting, held, clock::now());
-    let (views, tried) = (asked.views(), &asked.tried);
-    let placed = context.guests.place(&request, views, tried).await;
-    let is_denied = !is_try(&placed.decision)
-        && is_try(&ipu_placement::serial_walk::serial_walk(
-            &request, views, tried,
-        ));
-    (placed, is_denied)
-}
-
-fn is_try(decision: &Decision) -> bool {
-    matches!(decision, Decision::Try(..))
-}
-
-fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
-    tracing::warn!(
-        partition = %partition.name_any(),
-        why,
-        "the guest of the placement policy was overruled"
-    );
-    let uid = partition.uid().unwrap_or_default();
-    if context.history.is_news(&uid, why) {
-        let reason = "PolicyOverruled";
-        let event = events::warning(reason, reason, shortened(why));
-        context.publish(partition, event);
-    }
-}
-
-/// The IPUPartitions that may be the next to leave drained controllers, after a release of IPUs.
-fn next_to_move(context: &Context) -> Vec<Arc<str>> {
-    let cordons = context.pool.cordons();
-    let draining = cordons
-        .keys()
-        .filter(|name| drain::is_draining(name, &cordons));
-    let next = draining.flat_map(|controller| {
-        let there = context.queue_state.on_drained(&context.watched, controller);
-        let names = drain::next_to_leave(&there, NEXT_TO_MOVE).into_iter();
-        names.map(Arc::from).collect::<Vec<_>>()
-    });
-    next.collect()
-}
-
-/// The IPUPartitions with partitions on drained, gone and renamed controllers.
-fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
-    let known = context.pool.registry().known();
-    let (cordons, departed) = (&known.cordons, &known.departed);
-    let is_other = |name: &str| {
-        drain::is_draining(name, cordons)
-            || departed.gone.contains(name)
-            || departed.renamed.contains_key(name)
-    };
-    let others: Vec<Arc<str>> = context.watched.read(|cache| {
-        let held = cache.allocations().controllers();
-        held.filter(|name| is_other(name)).map(Into::into).collect()
-    });
-    if others.is_empty() {
-        return Vec::new();
-    }
-    let is_there = |one: &Brief| {
-        one.held
-            .iter()
-            .any(|held| others.contains(&held.controller))
-    };
-    context.watched.read(|cache| cache.names_of(is_there))
 }

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::WaitingReason;
+use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::node_match::Requirements;
-use crate::queue::{QueueEntry, QueuePosition, suits};
-use crate::unsuited::Unsuited;
+use crate::queue::{QueueEntry, QueuedRequest, suits};
 use reservations::Reservations;
 use wait::Wait;
 
@@ -85,6 +85,7 @@ pub fn capacity_for(
         wait,
         &mut views,
         &mut reserved,
+        |_, _| {},
     );
     let too_small = too_small(me, held, &views);
     Capacity {
@@ -92,6 +93,22 @@ pub fn capacity_for(
         reserved,
         too_small,
     }
+}
+
+/// Reserves capacity for the requests of the queue, in order. `note` gets each for which capacity was reserved, and what is
+/// left after it.
+pub(crate) fn reserve_in_order(
+    entries: &[QueueEntry],
+    limit: SignedDuration,
+    now: Timestamp,
+    views: &mut [ControllerView],
+    note: impl FnMut(&QueueEntry, &[ControllerView]),
+) {
+    let waiting = entries.iter().filter(|entry| entry.waits_for_capacity());
+    let wait = |entry: &QueueEntry| Wait::new(entry.since, now, limit);
+    let is_expected = |entry: &QueueEntry| entry.is_expected;
+    let mut reserved = BTreeMap::new();
+    reserve_for(waiting, is_expected, wait, views, &mut reserved, note);
 }
 
 impl Capacity {
@@ -108,13 +125,15 @@ impl Capacity {
 }
 
 /// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at
-/// least once, and what they will use for those that `will_use` it soon.
+/// least once, and what they will use for those that `will_use` it soon. `note` gets each for which capacity was reserved, and
+/// what is left.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = &'a QueueEntry>,
     will_use: impl Fn(&QueueEntry) -> bool,
     wait: impl Fn(&QueueEntry) -> Wait,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
+    mut note: impl FnMut(&QueueEntry, &[ControllerView]),
 ) {
     let mut controllers = Reservations::default();
     // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes,
@@ -154,6 +173,7 @@ fn reserve_for<'a>(
         if has_changed {
             considered.clear();
             is_full = are_full(views);
+            note(earlier, views);
         } else {
             considered.insert(kind, stage);
         }
@@ -171,31 +191,23 @@ pub fn new_request(
     node_selector: BTreeMap<String, String>,
     now: Timestamp,
 ) -> QueueEntry {
-    // No IPUPartition has this name, which sorts after each of them.
-    let name = char::MAX.to_string();
-    QueueEntry {
-        uid: String::new(),
-        owner: String::new(),
+    let request = QueuedRequest {
+        // No IPUPartition has this name, which sorts after each of them.
+        name: char::MAX.to_string(),
+        uid: Uid::default(),
+        owner: Uid::default(),
         owner_name: String::new(),
-        position: QueuePosition {
-            created: Timestamp::MAX,
-            name: name.clone(),
-        },
-        name,
         since: now,
         ipus,
         gang,
         was_placed: false,
-        missing_members: 0,
         requirements: Requirements {
             node_selector,
             scheduling: None,
         },
-        unsuited: Unsuited::default(),
-        is_expected: false,
-        is_stalled: false,
-        is_refused: false,
-    }
+        has_usual_options: true,
+    };
+    QueueEntry::new(request, Timestamp::MAX)
 }
 
 /// The capacity that is left after all requests of the queue that fit, after the IPUs of each controller that are being
@@ -221,7 +233,15 @@ pub fn capacity_after_queue<'a>(
         let since = if counts { entry.since } else { now };
         Wait::new(since, now, limit)
     };
-    reserve_for(waiting, |_| true, wait, &mut views, &mut BTreeMap::new());
+    let mut reserved = BTreeMap::new();
+    reserve_for(
+        waiting,
+        |_| true,
+        wait,
+        &mut views,
+        &mut reserved,
+        |_, _| {},
+    );
     views
 }
 
@@ -308,10 +328,7 @@ fn reserve(
 /// The request with a reservation, for users. Statuses contain this text, so it does not name the position in the
 /// queue: whenever a request was served, the statuses of all later ones would be written again.
 fn holder(earlier: &QueueEntry) -> String {
-    let QueueEntry {
-        owner_name, ipus, ..
-    } = earlier;
-    format!("{owner_name} ({ipus} IPUs)")
+    format!("{} ({} IPUs)", earlier.owner_name, earlier.ipus)
 }
 
 /// Whether a request does not fit because the free IPUs of controllers are not adjacent: they have refused it, or their

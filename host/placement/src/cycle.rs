@@ -3,20 +3,25 @@
 //! IPUs that become free during a pass are left to the next one: otherwise a later request would get what an earlier one,
 //! which was decided before it, waits for.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod capacity_stages;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
+use self::capacity_stages::CapacityStages;
 use super::queue::QueueEntry;
 use crate::backfill::Assigned;
 use crate::decision::PlacementDecision;
 use crate::drain::{self, Sibling};
 use crate::guest_call::{self, Candidates, Placement, QueueView};
+use crate::node_match::Requirements;
 use crate::requests::Assignment;
+use crate::unsuited::Unsuited;
 
 /// Partitions that the owner of this one has or is getting, with those in `slots`: they have a controller that their objects do
 /// not show yet.
@@ -37,6 +42,10 @@ pub struct Pass {
     assigned: BTreeMap<Uid, (String, u32)>,
     /// The number of assigned partitions of each controller, by their IPUs.
     sizes: BTreeMap<String, BTreeMap<u32, u32>>,
+    /// What each request finds, until the next assignment.
+    stages: Option<CapacityStages>,
+    /// The places of the requests in the queue, once they are needed.
+    by_uid: Option<HashMap<Uid, usize>>,
 }
 
 /// How many partitions of 1, 2, 4 IPUs and so on fit on each open controller.
@@ -51,16 +60,16 @@ impl Pass {
         backfill_limit: Duration,
     ) -> Self {
         let is_assigned: BTreeSet<Uid> = assignments.iter().map(|one| one.uid).collect();
-        for entry in &mut entries {
-            entry.unsuited = found.unsuited(entry);
-        }
-        entries.retain(|entry| waits_on(entry) || !is_assigned.contains(&Uid::of(&entry.uid)));
+        set_unsuited(&mut entries, &found);
+        entries.retain(|entry| waits_on(entry) || !is_assigned.contains(&entry.uid));
         let mut pass = Self {
             found,
             entries,
             backfill_limit,
             assigned: BTreeMap::new(),
             sizes: BTreeMap::new(),
+            stages: None,
+            by_uid: None,
         };
         for Assignment {
             uid,
@@ -90,11 +99,33 @@ impl Pass {
 
     /// Later requests leave this one, which is decided after the pass, what it needs.
     pub fn expect(&mut self, partition: &IPUPartition) {
-        let uid = partition.metadata.uid.as_deref();
+        let uid = uid(partition);
         let mut entries = self.entries.iter_mut();
-        if let Some(entry) = entries.find(|entry| Some(entry.uid.as_str()) == uid) {
+        if let Some(entry) = entries.find(|entry| entry.uid == uid) {
             entry.is_expected = true;
+            self.stages = None;
         }
+    }
+
+    /// Whether a controller may serve this waiting request now. Its guest may deny it.
+    pub fn may_fit(&mut self, request: &QueueEntry, now: Timestamp) -> bool {
+        if self.assigned.contains_key(&request.uid) {
+            return true;
+        }
+        let by_uid = self.by_uid.get_or_insert_with(|| {
+            let uids = self.entries.iter().map(|entry| entry.uid);
+            uids.zip(0..).collect()
+        });
+        let known = by_uid
+            .get(&request.uid)
+            .and_then(|place| self.entries.get(*place));
+        let stages = self.stages.get_or_insert_with(|| {
+            let limit =
+                SignedDuration::try_from(self.backfill_limit).unwrap_or(SignedDuration::MAX);
+            let views = left(&self.found.open, &self.sizes);
+            CapacityStages::new(views, &self.entries, limit, now)
+        });
+        stages.may_fit(known.unwrap_or(request), self.found.refusals())
     }
 
     /// Notes the decision on a partition.
@@ -104,20 +135,15 @@ impl Pass {
         };
         self.assign(uid(partition), controller.name.clone(), partition.spec.ipus);
         self.found.tried(&controller.name, partition);
-        let uid = partition.metadata.uid.as_deref();
+        let uid = uid(partition);
         self.entries
-            .retain(|entry| waits_on(entry) || Some(entry.uid.as_str()) != uid);
+            .retain(|entry| waits_on(entry) || entry.uid != uid);
+        self.by_uid = None;
     }
 
     /// What fits on each open controller beside the assignments.
     pub fn places(&self) -> Places {
-        let mut views: Vec<ControllerView> = self.found.open.clone();
-        for view in &mut views {
-            let sizes = self.sizes.get(&view.name).into_iter().flatten().rev();
-            for (ipus, count) in sizes {
-                view.use_up(*ipus, *count);
-            }
-        }
+        let views = left(&self.found.open, &self.sizes);
         let places = views.into_iter().map(|view| {
             let exponents = 0..=view.total_ipus.checked_ilog2().unwrap_or(0);
             let places = exponents.map(|exponent| view.places(1 << exponent));
@@ -144,6 +170,7 @@ impl Pass {
     }
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {
+        self.stages = None;
         let sizes = self.sizes.entry(controller.clone()).or_default();
         *sizes.entry(ipus).or_default() += 1;
         let before = self.assigned.insert(uid, (controller, ipus));
@@ -172,6 +199,35 @@ impl Pass {
             })
         })
     }
+}
+
+/// Sets the controllers without a node for each request. Most requests share their requirements.
+fn set_unsuited(entries: &mut [QueueEntry], found: &Candidates) {
+    let mut known: HashMap<Requirements, Unsuited> = HashMap::new();
+    for entry in entries {
+        entry.unsuited = if let Some(unsuited) = known.get(&entry.requirements) {
+            Unsuited::clone(unsuited)
+        } else {
+            let unsuited = found.unsuited(entry);
+            known.insert(entry.requirements.clone(), Unsuited::clone(&unsuited));
+            unsuited
+        };
+    }
+}
+
+/// The capacity of these controllers beside the assigned partitions, by controller and IPUs.
+fn left(
+    open: &[ControllerView],
+    sizes: &BTreeMap<String, BTreeMap<u32, u32>>,
+) -> Vec<ControllerView> {
+    let mut views = open.to_vec();
+    for view in &mut views {
+        let largest_first = sizes.get(&view.name).into_iter().flatten().rev();
+        for (ipus, count) in largest_first {
+            view.use_up(*ipus, *count);
+        }
+    }
+    views
 }
 
 fn uid(partition: &IPUPartition) -> Uid {

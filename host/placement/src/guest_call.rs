@@ -103,6 +103,11 @@ impl Candidates {
             })
     }
 
+    /// The sizes that controllers have refused for lack of IPUs.
+    pub(crate) fn refusals(&self) -> &StandingRefusals {
+        &self.refusals
+    }
+
     /// This partition will be requested from this controller, and no other one of a refused size before its result.
     pub fn tried(&mut self, controller: &str, partition: &IPUPartition) {
         if refusals::are_options_usual(&partition.spec.options) {

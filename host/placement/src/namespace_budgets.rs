@@ -70,7 +70,7 @@ mod tests {
 
     fn order(second: i64) -> Order {
         let created = Timestamp::from_second(second).unwrap();
-        let name = second.to_string();
+        let name: std::sync::Arc<str> = second.to_string().into();
         let position = QueuePosition {
             created,
             name: name.clone(),

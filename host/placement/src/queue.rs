@@ -1,13 +1,17 @@
 //! Pure: the entries of the queue, and their order.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use ipu_api::guest::placement::{ControllerView, SizeCount};
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use ipu_api::partition_conditions;
+use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::node_match::Requirements;
+use crate::refusals;
 use crate::unsuited::Unsuited;
 
 /// Time for which a request is new. One that has not asked for a controller by then waits for something else, and must
@@ -20,36 +24,20 @@ pub struct QueuePosition {
     /// Creation time of the IPUPartition.
     pub created: Timestamp,
     /// Name of the IPUPartition.
-    pub name: String,
+    pub name: Arc<str>,
 }
 
-/// A request that waits for a controller.
+/// A request that waits for a controller, as one reader of the queue sees it. A copy costs little: each pass and each query
+/// reads all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct QueueEntry {
-    /// Name of its IPUPartition.
-    pub name: String,
-    /// UID of its IPUPartition.
-    pub uid: String,
-    /// UID of its owner.
-    pub owner: String,
-    /// `namespace/name` of its owner.
-    pub owner_name: String,
+    /// The facts that its object shows.
+    pub(crate) request: Arc<QueuedRequest>,
     /// Its position in the queue.
     pub position: QueuePosition,
-    /// Start of its wait.
-    pub since: Timestamp,
-    /// Requested IPUs.
-    pub ipus: u32,
-    /// Size of its gang; 1 without a gang.
-    pub gang: u32,
-    /// Whether it has had a partition before, or has requested one.
-    pub was_placed: bool,
     /// Number of members of its gang that are not requested, if it was placed before: it releases its partition without
     /// them, and takes no capacity until they are requested again.
     pub missing_members: u32,
-    /// What its owner's Pods require of a node.
-    pub requirements: Requirements,
     /// Controllers without a node that can run its owner's Pods now, while others have one.
     pub unsuited: Unsuited,
     /// Whether its decision follows within seconds: later requests leave it what it needs.
@@ -58,6 +46,64 @@ pub struct QueueEntry {
     pub is_stalled: bool,
     /// Whether a controller has refused it lately, although enough of its IPUs seemed to be free.
     pub is_refused: bool,
+}
+
+/// The facts about a request that its IPUPartition shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedRequest {
+    /// Name of its IPUPartition.
+    pub name: String,
+    /// UID of its IPUPartition.
+    pub uid: Uid,
+    /// UID of its owner.
+    pub owner: Uid,
+    /// `namespace/name` of its owner.
+    pub owner_name: String,
+    /// Start of its wait.
+    pub since: Timestamp,
+    /// Requested IPUs.
+    pub ipus: u32,
+    /// Size of its gang; 1 without a gang.
+    pub gang: u32,
+    /// Whether it has had a partition before, or has requested one.
+    pub was_placed: bool,
+    /// What its owner's Pods require of a node.
+    pub requirements: Requirements,
+    /// Whether a refusal of its size holds for it too.
+    pub has_usual_options: bool,
+}
+
+impl Deref for QueueEntry {
+    type Target = QueuedRequest;
+
+    fn deref(&self) -> &QueuedRequest {
+        &self.request
+    }
+}
+
+impl QueueEntry {
+    /// The entry of a request that was created at this time.
+    pub fn new(request: QueuedRequest, created: Timestamp) -> Self {
+        Self {
+            position: QueuePosition {
+                created,
+                name: request.name.as_str().into(),
+            },
+            request: Arc::new(request),
+            missing_members: 0,
+            unsuited: Unsuited::default(),
+            is_expected: false,
+            is_stalled: false,
+            is_refused: false,
+        }
+    }
+
+    /// The same, of a request with other facts.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut QueuedRequest)) -> Self {
+        change(Arc::make_mut(&mut self.request));
+        self
+    }
 }
 
 /// A partition of a gang, waiting or not. `O` identifies its owner.
@@ -98,19 +144,16 @@ pub fn sorted_entries<'a, O: Ord>(
     waiting: impl Iterator<Item = (O, QueueEntry)>,
     now: Timestamp,
 ) -> Vec<QueueEntry> {
-    let mut gangs: BTreeMap<O, ((Timestamp, &str), u32)> = BTreeMap::new();
-    for member in members {
-        let position = (member.created.unwrap_or(now), member.name);
-        let (first, requested) = gangs.entry(member.owner).or_insert((position, 0));
-        *first = position.min(*first);
-        *requested += u32::from(member.is_requested);
-    }
+    let gangs = gangs(members, now);
     let waiting = waiting.map(|(owner, mut entry)| {
-        if let Some(((created, name), requested)) = gangs.get(&owner) {
-            let (created, name) = (*created, (*name).to_owned());
-            entry.position = QueuePosition { created, name };
+        if let Some(gang) = gangs.get(&owner) {
+            let (created, name) = gang.first;
+            entry.position = QueuePosition {
+                created,
+                name: name.into(),
+            };
             if entry.was_placed {
-                entry.missing_members = entry.gang.saturating_sub(*requested);
+                entry.missing_members = entry.gang.saturating_sub(gang.requested);
             }
         }
         entry
@@ -118,6 +161,49 @@ pub fn sorted_entries<'a, O: Ord>(
     let mut entries: Vec<QueueEntry> = waiting.collect();
     in_order(&mut entries);
     entries
+}
+
+/// The names of the `waiting` requests in the order in which they are served. `members` are the partitions of all gangs.
+pub fn order<'a, O: Ord>(
+    members: impl Iterator<Item = Member<'a, O>>,
+    waiting: impl Iterator<Item = Member<'a, O>>,
+    now: Timestamp,
+) -> Vec<&'a str> {
+    let gangs = gangs(members, now);
+    let mut waiting: Vec<_> = waiting
+        .map(|one| {
+            let own = (one.created.unwrap_or(now), one.name);
+            let gang = gangs.get(&one.owner);
+            (gang.map_or(own, |gang| gang.first), one.name)
+        })
+        .collect();
+    waiting.sort_unstable();
+    waiting.into_iter().map(|(_, name)| name).collect()
+}
+
+/// A gang, from all of its partitions.
+struct GangMembers<'a> {
+    /// Creation time and name of the first one.
+    first: (Timestamp, &'a str),
+    /// The number of those that are still requested.
+    requested: u32,
+}
+
+fn gangs<'a, O: Ord>(
+    members: impl Iterator<Item = Member<'a, O>>,
+    now: Timestamp,
+) -> BTreeMap<O, GangMembers<'a>> {
+    let mut gangs: BTreeMap<O, GangMembers<'_>> = BTreeMap::new();
+    for member in members {
+        let own = (member.created.unwrap_or(now), member.name);
+        let gang = gangs.entry(member.owner).or_insert(GangMembers {
+            first: own,
+            requested: 0,
+        });
+        gang.first = own.min(gang.first);
+        gang.requested += u32::from(member.is_requested);
+    }
+    gangs
 }
 
 /// This partition as a member of its gang.
@@ -148,29 +234,29 @@ pub fn own_entry(partition: &IPUPartition, entries: &[QueueEntry], now: Timestam
 pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
     let metadata = &partition.metadata;
     let spec = &partition.spec;
-    let position = position(partition, now);
+    let created = metadata.creation_timestamp.as_ref();
+    let created = created.map_or(now, |created| created.0);
     let status = partition.status.as_ref();
-    QueueEntry {
+    let request = QueuedRequest {
         name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
-        owner: spec.owner.uid.clone(),
+        uid: Uid::of(metadata.uid.as_deref().unwrap_or_default()),
+        owner: Uid::of(&spec.owner.uid),
         owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),
         since: status
             .and_then(partition_conditions::not_ready_since)
-            .unwrap_or(position.created),
-        position,
+            .unwrap_or(created),
         ipus: spec.ipus,
         gang: spec.options.gang_size.unwrap_or(1),
         was_placed: status.is_some_and(|status| status.generation > 0),
-        missing_members: 0,
         requirements: Requirements {
             node_selector: spec.options.node_selector.clone(),
             scheduling: spec.options.scheduling.clone(),
         },
-        unsuited: Unsuited::default(),
-        is_expected: false,
-        is_stalled: false,
+        has_usual_options: refusals::are_options_usual(&spec.options),
+    };
+    QueueEntry {
         is_refused: status.is_some_and(was_refused),
+        ..QueueEntry::new(request, created)
     }
 }
 
@@ -216,15 +302,6 @@ impl QueueEntry {
     /// Whether its owner's Pods may run on the nodes of this controller.
     pub fn reaches(&self, view: &ControllerView) -> bool {
         reaches(view, &self.requirements.node_selector)
-    }
-}
-
-fn position(partition: &IPUPartition, now: Timestamp) -> QueuePosition {
-    let metadata = &partition.metadata;
-    let created = metadata.creation_timestamp.as_ref();
-    QueuePosition {
-        created: created.map_or(now, |time| time.0),
-        name: metadata.name.clone().unwrap_or_default(),
     }
 }
 

@@ -201,6 +201,11 @@ impl StandingRefusals {
         sizes.peek().is_some() && sizes.all(|refusal| refusal.is_due)
     }
 
+    /// Whether this controller has refused so many IPUs or fewer, and may not be tried again yet.
+    pub(crate) fn stand(&self, controller: &str, ipus: u32) -> bool {
+        self.of(controller, ipus).any(|refusal| !refusal.is_due)
+    }
+
     /// A request of so many IPUs will be sent to this controller.
     pub fn tried(&mut self, controller: &str, ipus: u32) {
         let sizes = self.0.get_mut(controller);
@@ -220,10 +225,7 @@ impl StandingRefusals {
         own: &[PlaceAttempt],
     ) -> Vec<PlaceAttempt> {
         let fitting = views.iter().filter(|view| view.largest_free >= ipus);
-        let refusing = fitting.filter(|view| {
-            let mut sizes = self.of(&view.name, ipus);
-            sizes.any(|refusal| !refusal.is_due)
-        });
+        let refusing = fitting.filter(|view| self.stand(&view.name, ipus));
         let attempts = refusing.map(|view| {
             let known = own.iter().find(|attempt| attempt.controller == view.name);
             known.cloned().unwrap_or_else(|| PlaceAttempt {

@@ -5,8 +5,9 @@
 //! that no other decision counts the same IPUs.
 
 mod request;
+mod standing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use ipu_api::interned::Interned;
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use super::queue::{self, QueueEntry};
 use crate::decision::PlacementDecision;
 pub use request::Order;
-use request::{Key, Request, State, input};
+use request::{Key, Request, State, attempts, input};
 
 /// The requests of all partitions that need a controller.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub struct PlacementQueue {
     decisions: Interned<PlacementDecision>,
     /// The last number of a request.
     numbers: u64,
+    /// The number of decisions.
+    decided: u64,
 }
 
 /// End of a reconcile.
@@ -61,6 +64,8 @@ pub struct Turn {
     pub round: u64,
     /// Whether later requests leave it what it needs, if it is postponed.
     pub is_expected: bool,
+    /// Whether it keeps the decision before if it does not fit.
+    pub may_keep: bool,
     number: u64,
 }
 
@@ -112,22 +117,22 @@ impl PlacementQueue {
         self.withdraw(uid)
     }
 
-    /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile
-    /// does not act on an old one. A controller that is not open any more is not returned. `newer`: the partition, if
-    /// the cache may be older.
+    /// Returns the decision for this partition with the queue entry `me`. A controller is returned once, and only while it
+    /// is open: a reconcile does not act on an old decision. `newer`: the partition, if the cache may be older.
     pub fn ask(
         &mut self,
         (partition, newer): (&IPUPartition, Option<&IPUPartition>),
         me: &QueueEntry,
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> PlacementReply {
-        let (uid, input) = (Uid::of(&me.uid), input(partition));
+        let (uid, input) = (me.uid, input(partition));
+        let attempts = attempts(partition);
         self.without_request.remove(&uid);
         let is_same =
             |request: &Request| request.input == input && request.controller().is_none_or(&is_open);
         let known = self.requests.get(&uid);
         if known.is_some_and(|known| is_same(known) && !known.is_over()) {
-            let answer = self.ask_again(uid, newer, me);
+            let answer = self.ask_again(uid, newer, me, attempts);
             return PlacementReply {
                 answer,
                 is_freed: false,
@@ -139,7 +144,8 @@ impl PlacementQueue {
         self.numbers += 1;
         let round = round.max(self.round);
         let slot = partition.spec.slot;
-        let request = Request::new(newer, me, (self.numbers, round, input), slot);
+        let mut request = Request::new(newer, me, (self.numbers, round, input), slot);
+        request.attempts = attempts;
         self.undecided.insert(request.key(uid));
         self.requests.insert(uid, request);
         PlacementReply {
@@ -156,26 +162,6 @@ impl PlacementQueue {
     /// Whether a request has a decision other than a controller.
     pub fn has_waiting(&self) -> bool {
         self.requests.values().any(Request::waits)
-    }
-
-    /// All requests without a controller are decided again, because capacity may have grown.
-    pub fn decide_again(&mut self) {
-        let round = self.round;
-        for (uid, request) in &mut self.requests {
-            request.is_pending |= request.is_undecided();
-            if let State::Decided { answer, is_taken } = &request.state
-                && request.waits()
-            {
-                request.state = State::Undecided {
-                    partition: None,
-                    before: Some(Arc::clone(answer)),
-                    is_awaited: !is_taken,
-                };
-                request.is_pending = true;
-                request.round = round.max(request.round);
-                self.undecided.insert(request.key(*uid));
-            }
-        }
     }
 
     /// The earliest undecided request of the present round, or of the next one.
@@ -197,6 +183,7 @@ impl PlacementQueue {
             partition,
             round: *round,
             is_expected: request.is_expected(),
+            may_keep: request.may_keep(),
             number: request.number,
         })
     }
@@ -221,14 +208,23 @@ impl PlacementQueue {
             return None;
         }
         self.undecided.remove(&request.key(turn.uid));
-        let is_new = *is_awaited || before.as_deref() != Some(&answer);
-        let known = self.decisions.known(&answer);
-        let answer = known.unwrap_or_else(|| self.decisions.insert(Arc::new(answer)));
+        let alike = before.as_ref().filter(|before| before.is_alike(&answer));
+        let is_new = *is_awaited || alike.is_none();
+        let answer = if let Some(before) = alike {
+            // Thousands of requests share one decision, as long as only figures differ.
+            Arc::clone(before)
+        } else {
+            let known = self.decisions.known(&answer);
+            known.unwrap_or_else(|| self.decisions.insert(Arc::new(answer)))
+        };
         request.state = State::Decided {
             answer,
             is_taken: !is_new,
         };
+        self.decided += 1;
+        request.decided = self.decided;
         request.is_pending = false;
+        (request.is_stale, request.is_refreshed) = (false, false);
         request.is_denied = is_denied;
         request.round = turn.round + 1;
         Some(is_new)
@@ -306,7 +302,7 @@ impl PlacementQueue {
             .undecided
             .first()
             .map_or(self.round, |(round, ..)| *round);
-        let known: BTreeSet<Uid> = entries.iter().map(|entry| Uid::of(&entry.uid)).collect();
+        let known: HashSet<Uid> = entries.iter().map(|entry| entry.uid).collect();
         let missing = self
             .undecided
             .iter()
@@ -314,7 +310,7 @@ impl PlacementQueue {
         let missing = missing.filter_map(|(.., uid)| self.requests.get(uid));
         entries.extend(missing.map(|request| request.entry.clone()));
         entries.retain_mut(|entry| {
-            let uid = Uid::of(&entry.uid);
+            let uid = entry.uid;
             let request = self.requests.get(&uid);
             entry.is_expected = match request {
                 Some(request) => request.is_expected() && request.round > round,
@@ -346,12 +342,15 @@ impl PlacementQueue {
         uid: Uid,
         newer: Option<&IPUPartition>,
         me: &QueueEntry,
+        attempts: u64,
     ) -> Option<PlacementDecision> {
         let request = self.requests.get_mut(&uid)?;
         request.is_needed = true;
-        if let Some(answer) = request.take() {
+        let taken = request.take();
+        if let Some(answer) = taken.or_else(|| request.standing(attempts)) {
             return Some(answer);
         }
+        request.attempts = attempts;
         self.undecided.remove(&request.key(uid));
         request.await_decision(newer);
         // The position of a gang is that of its first partition, which may be new.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ipu_api::ipupartition::WaitingReason;
+use ipu_placement::decision::words;
 
 /// Maximum number of controllers by name. With hundreds of controllers, the object of each waiting partition would have
 /// tens of kilobytes.
@@ -83,12 +84,6 @@ impl<'a> Choice<'a> {
             reason: alike.chain(different).collect::<Vec<_>>().join(", "),
         }
     }
-}
-
-/// The words of a text, without those that are numbers. A number that is a part of a name stays.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split([' ', '(', ')', ',', ';']);
-    words.filter(|word| word.is_empty() || !word.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ struct State {
     /// The partitions on each drained controller, and when they were read.
     drained: HashMap<Arc<str>, (Instant, Arc<[IPUPartition]>)>,
     /// By UID: requests that were refused lately.
-    refused: HashMap<String, (Instant, QueueEntry)>,
+    refused: HashMap<Uid, (Instant, QueueEntry)>,
 }
 
 impl QueueState {
@@ -81,9 +81,7 @@ impl QueueState {
     pub(crate) fn have_all_asked(&self, watched: &Watched) -> bool {
         let entries = watched.read(|cache| cache.queue(clock::now()));
         let requests = self.requests();
-        entries
-            .iter()
-            .all(|entry| requests.knows(Uid::of(&entry.uid)))
+        entries.iter().all(|entry| requests.knows(entry.uid))
     }
 
     /// Drops the requests of partitions that are gone. Returns whether IPUs became free.
@@ -104,7 +102,7 @@ impl QueueState {
     /// Notes that the partition with this UID was created.
     pub(crate) fn served(&self, uid: &str) {
         let mut state = self.state.lock();
-        if state.refused.remove(uid).is_some() {
+        if state.refused.remove(&Uid::of(uid)).is_some() {
             state.entries = None;
         }
     }
@@ -112,8 +110,9 @@ impl QueueState {
     /// Drops the partition with this UID. Returns whether IPUs became free.
     pub(crate) fn forget(&self, uid: &str) -> bool {
         let mut state = self.state.lock();
-        state.refused.remove(uid);
-        state.requests.forget(Uid::of(uid))
+        let uid = Uid::of(uid);
+        state.refused.remove(&uid);
+        state.requests.forget(uid)
     }
 
     /// The waiting requests, in order, as they were a moment ago.
@@ -155,7 +154,7 @@ impl State {
     fn update(&mut self, entries: &mut Vec<QueueEntry>, watched: &Watched) {
         self.forget_served(watched);
         for entry in entries.iter_mut() {
-            entry.is_stalled = self.requests.is_blocked(Uid::of(&entry.uid));
+            entry.is_stalled = self.requests.is_blocked(entry.uid);
         }
         self.update_refused(entries);
     }
@@ -170,8 +169,7 @@ impl State {
             let served = all.filter(|brief| brief.controller.is_some());
             served.map(|brief| brief.uid).collect()
         });
-        self.refused
-            .retain(|uid, _| !served.contains(&Uid::of(uid)));
+        self.refused.retain(|uid, _| !served.contains(uid));
     }
 
     /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would
@@ -183,7 +181,7 @@ impl State {
         for entry in entries.iter_mut() {
             if entry.is_refused {
                 let known = (now, entry.clone());
-                self.refused.insert(entry.uid.clone(), known);
+                self.refused.insert(entry.uid, known);
             } else {
                 entry.is_refused = self.refused.contains_key(&entry.uid);
             }
@@ -191,13 +189,14 @@ impl State {
         if self.refused.is_empty() {
             return;
         }
-        let waiting: HashSet<&str> = entries.iter().map(|entry| entry.uid.as_str()).collect();
+        let waiting: HashSet<Uid> = entries.iter().map(|entry| entry.uid).collect();
         let refused = self.refused.values();
-        let tried = refused.filter(|(_, entry)| !waiting.contains(entry.uid.as_str()));
+        let tried = refused.filter(|(_, entry)| !waiting.contains(&entry.uid));
         let tried: Vec<QueueEntry> = tried
-            .map(|(_, entry)| QueueEntry {
-                is_stalled: false,
-                ..entry.clone()
+            .map(|(_, entry)| {
+                let mut entry = entry.clone();
+                entry.is_stalled = false;
+                entry
             })
             .collect();
         entries.extend(tried);

@@ -44,7 +44,7 @@ impl SharedQueue {
             && at.elapsed() < STALLED_AGE
         {
             for entry in &mut entries {
-                entry.is_stalled = stalled.contains(&Uid::of(&entry.uid));
+                entry.is_stalled = stalled.contains(&entry.uid);
             }
         }
         let entries: Arc<[QueueEntry]> = entries.into();
@@ -87,9 +87,7 @@ mod tests {
     }
 
     fn request(uid: &str) -> QueueEntry {
-        QueueEntry {
-            uid: uid.to_owned(),
-            ..backfill::new_request(4, 1, BTreeMap::new(), Timestamp::UNIX_EPOCH)
-        }
+        backfill::new_request(4, 1, BTreeMap::new(), Timestamp::UNIX_EPOCH)
+            .with(|request| request.uid = Uid::of(uid))
     }
 }

@@ -141,7 +141,7 @@ fn the_queue_is_the_same_as_that_of_the_objects_themselves() {
     assert_eq!(entries.len(), 2);
     assert_eq!(
         (
-            entries[0].position.name.as_str(),
+            entries[0].position.name.as_ref(),
             entries[0].missing_members
         ),
         ("a", 1)

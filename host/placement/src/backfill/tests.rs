@@ -21,26 +21,19 @@ fn now() -> Timestamp {
 /// A request that was created so many minutes ago and has waited since.
 fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
     let created = now() - SignedDuration::from_mins(minutes);
-    QueueEntry {
+    let request = QueuedRequest {
         name: name.to_owned(),
-        uid: format!("uid-{name}"),
-        owner: format!("owner-{name}"),
+        uid: Uid::of(&format!("uid-{name}")),
+        owner: Uid::of(&format!("owner-{name}")),
         owner_name: format!("default/{name}"),
-        position: QueuePosition {
-            created,
-            name: name.to_owned(),
-        },
         since: created,
         ipus,
         gang: 1,
         was_placed: false,
-        missing_members: 0,
         requirements: Requirements::default(),
-        unsuited: Unsuited::default(),
-        is_expected: false,
-        is_stalled: false,
-        is_refused: false,
-    }
+        has_usual_options: true,
+    };
+    QueueEntry::new(request, created)
 }
 
 /// The largest partition that `me` could get on each controller.
@@ -114,11 +107,10 @@ fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
     let me = one("me", 2, 0);
     let fits = one("fits-and-is-refused", 8, 60);
     assert_eq!(shown(&me, &[fits], &pods), [8, 8]);
-    let mut gang = one("gang-too-large", 8, 60);
-    gang.gang = 4;
-    assert_eq!(shown(&me, std::slice::from_ref(&gang), &pods), [8, 8]);
-    gang.gang = 3;
-    assert_eq!(shown(&me, &[gang], &pods), [0, 0]);
+    for (size, expected) in [(4, [8, 8]), (3, [0, 0])] {
+        let gang = one("gang", 8, 60).with(|request| request.gang = size);
+        assert_eq!(shown(&me, &[gang], &pods), expected);
+    }
     let mut held_up = one("held-up", 16, 60);
     held_up.is_stalled = true;
     assert_eq!(shown(&me, &[held_up], &pods), [8, 8]);
@@ -142,9 +134,9 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     pods[1].has_nodes = false;
     pods[2].unreachable = Some("it is down".to_owned());
     let me = one("me", 2, 0);
-    let mut earlier = one("earlier", 16, 60);
-    earlier.requirements.node_selector =
-        BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    let selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    let earlier =
+        one("earlier", 16, 60).with(|request| request.requirements.node_selector = selector);
     assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
 }
 
@@ -152,15 +144,13 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
 fn members_of_a_gang_do_not_block_each_other() {
     let pods = [view("pod1", 16, 8)];
     let me = one("me", 4, 0);
-    let mut earlier = one("earlier", 16, 60);
-    earlier.owner.clone_from(&me.owner);
+    let earlier = one("earlier", 16, 60).with(|request| request.owner = me.owner);
     assert_eq!(shown(&me, &[earlier], &pods), [8]);
 }
 
 #[test]
 fn a_gang_waits_until_all_missing_members_fit() {
-    let mut me = one("me", 4, 0);
-    me.gang = 4;
+    let me = one("me", 4, 0).with(|request| request.gang = 4);
     let pods = [view("pod1", 16, 8), view("pod2", 8, 6)];
     let ask = |held: u32| {
         capacity_for(
@@ -313,7 +303,10 @@ fn a_gang_has_one_position_in_the_queue() {
         assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
     }
     assert_eq!(seen(&all[5]).views[0].largest_free, 0);
-    assert_eq!(own_entry(&all[3], &[], now()).position.name, "gang-2");
+    assert_eq!(
+        own_entry(&all[3], &[], now()).position.name.as_ref(),
+        "gang-2"
+    );
     // A sibling is deleted: the released capacity is not taken again in vain, and nothing is reserved.
     let was_placed = json!({"phase": "Pending", "generation": 1});
     all[1].status = Some(serde_json::from_value(was_placed).unwrap());
@@ -329,10 +322,7 @@ fn a_gang_has_one_position_in_the_queue() {
 
 #[test]
 fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
-    let gang = |size, ipus| QueueEntry {
-        gang: size,
-        ..one("gang", ipus, 1)
-    };
+    let gang = |size, ipus| one("gang", ipus, 1).with(|request| request.gang = size);
     // Whatever is used now, and whether a node is there.
     let mut pods = [view("pod1", 16, 16), view("pod2", 8, 0), view("pod3", 4, 4)];
     pods[1].has_nodes = false;
@@ -347,7 +337,8 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
     let mut here = gang(2, 8);
-    here.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    let selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    here = here.with(|request| request.requirements.node_selector = selector);
     assert!(never(&here, &pods).is_some());
     let mut with_unreachable = pods.clone();
     with_unreachable[2].unreachable = Some("it is down".to_owned());

@@ -15,12 +15,13 @@ use crate::queue::{QueueEntry, QueuePosition};
 pub(super) const FAILURES_MAX: u8 = 4;
 
 /// Position and name of a request.
-pub type Order = (QueuePosition, String);
+pub type Order = (QueuePosition, Arc<str>);
 
 /// Round, order and UID of an undecided request.
 pub(super) type Key = (u64, Order, Uid);
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Request {
     /// Its entry in the queue when a reconcile asked last.
     pub(super) entry: QueueEntry,
@@ -30,12 +31,23 @@ pub(super) struct Request {
     pub(super) number: u64,
     /// The hash of what the decision depends on.
     pub(super) input: u64,
+    /// The hash of the attempts of the partition when a reconcile asked last.
+    pub(super) attempts: u64,
     /// Whether the present reconcile, or the last one, needs the decision.
     pub(super) is_needed: bool,
     /// Whether it was not decided since it came or since capacity grew.
     pub(super) is_pending: bool,
     /// Whether the guest denied it capacity that was free for it, for example because of a quota.
     pub(super) is_denied: bool,
+    /// Whether it could fit when that was last determined.
+    pub(super) could_fit: bool,
+    /// Whether the guest may decide otherwise by now. A request that does not fit keeps its decision until its turn to be
+    /// refreshed.
+    pub(super) is_stale: bool,
+    /// Whether the guest decides, although it may not fit.
+    pub(super) is_refreshed: bool,
+    /// The number of its last decision, among all.
+    pub(super) decided: u64,
     /// Failed reconciles in a row.
     pub(super) failures: u8,
     pub(super) owner: Uid,
@@ -76,11 +88,16 @@ impl Request {
             round,
             number,
             input,
+            attempts: 0,
             is_needed: true,
             is_pending: true,
             is_denied: false,
+            could_fit: false,
+            is_stale: false,
+            is_refreshed: false,
+            decided: 0,
             failures: 0,
-            owner: Uid::of(&me.owner),
+            owner: me.owner,
             slot,
             state: State::Undecided {
                 partition: newer.map(|partition| Arc::new(partition.clone())),
@@ -91,7 +108,7 @@ impl Request {
     }
 
     pub(super) fn key(&self, uid: Uid) -> Key {
-        let order = (self.entry.position.clone(), self.entry.name.clone());
+        let order = (self.entry.position.clone(), self.entry.name.as_str().into());
         (self.round, order, uid)
     }
 
@@ -118,6 +135,63 @@ impl Request {
         Some(answer)
     }
 
+    /// The decision to wait, or never to be served, if it still holds for a partition with these attempts. A reconcile may
+    /// get it more than once.
+    pub(super) fn standing(&self, attempts: u64) -> Option<PlacementDecision> {
+        let State::Decided { answer, .. } = &self.state else {
+            return None;
+        };
+        let holds = self.waits() && !self.is_stale && self.attempts == attempts;
+        holds.then(|| PlacementDecision::clone(answer))
+    }
+
+    /// The guest decides again.
+    pub(super) fn reconsider(&mut self, is_refreshed: bool) {
+        if let State::Decided { answer, is_taken } = &self.state {
+            self.state = State::Undecided {
+                partition: None,
+                before: Some(Arc::clone(answer)),
+                is_awaited: !is_taken,
+            };
+            self.is_refreshed = is_refreshed;
+            self.is_pending = !is_refreshed;
+        }
+    }
+
+    /// Whether it may keep the decision before: no reconcile waits for another one, and it is not its turn to be
+    /// refreshed.
+    pub(super) fn may_keep(&self) -> bool {
+        let is_known = matches!(
+            &self.state,
+            State::Undecided {
+                before: Some(_),
+                is_awaited: false,
+                ..
+            }
+        );
+        is_known && !self.is_refreshed
+    }
+
+    /// Keeps the decision before, if it may. Returns whether it does.
+    pub(super) fn keep(&mut self) -> bool {
+        if !self.may_keep() {
+            return false;
+        }
+        let State::Undecided {
+            before: Some(before),
+            ..
+        } = &self.state
+        else {
+            return false;
+        };
+        self.state = State::Decided {
+            answer: Arc::clone(before),
+            is_taken: true,
+        };
+        (self.is_pending, self.could_fit, self.is_stale) = (false, false, true);
+        true
+    }
+
     /// A reconcile waits for a decision on this version of the partition.
     pub(super) fn await_decision(&mut self, newer: Option<&IPUPartition>) {
         let before = match &self.state {
@@ -130,6 +204,7 @@ impl Request {
             before,
             is_awaited: true,
         };
+        self.is_refreshed = false;
     }
 
     /// Counts a reconcile that ended like this. Returns whether the request outlives it.
@@ -177,6 +252,16 @@ impl Request {
             State::Undecided { .. } | State::Requested => None,
         }
     }
+}
+
+/// The hash of the attempts of a partition, and of their outcomes.
+pub(super) fn attempts(partition: &IPUPartition) -> u64 {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    let mut hasher = DefaultHasher::new();
+    for attempt in attempts {
+        (&attempt.id, attempt.outcome).hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// The hash of the fields of a partition on which a decision depends: its spec, and the attempts that may hold

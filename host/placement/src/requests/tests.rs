@@ -82,20 +82,22 @@ fn a_decision_triggers_a_reconcile_that_waits_for_it_or_if_it_is_new() {
     let full = |requests: &mut PlacementQueue| decide(requests, wait("full")).1;
     assert_eq!(full(&mut requests), Some(true));
     // A new pass comes before the reconcile, which waits for its decision.
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert_eq!(full(&mut requests), Some(true));
     assert_eq!(ask(&mut requests, &one), Some(wait("full")));
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert_eq!(full(&mut requests), Some(false));
-    // Another reconcile needs a decision of its own.
+    // Another reconcile gets the same one, until it is stale.
+    assert_eq!(ask(&mut requests, &one), Some(wait("full")));
+    requests.expire();
     assert_eq!(ask(&mut requests, &one), None);
     assert_eq!(full(&mut requests), Some(true));
     assert_eq!(ask(&mut requests, &one), Some(wait("full")));
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert_eq!(decide(&mut requests, wait("down")).1, Some(true));
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert_eq!(decide(&mut requests, chosen()).1, Some(true));
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert!(!requests.has_undecided(), "a controller is chosen");
 }
 
@@ -216,19 +218,24 @@ fn later_requests_are_decided_before_earlier_ones_ask_again() {
 fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
     let names = ["again", "decided", "new", "old", "blocked", "first"];
     let partitions = names.map(|name| partition(name, 1, &Value::Null));
-    let mut entries = partitions
+    let entries = partitions
         .each_ref()
         .map(|one| queue::entry(one, Timestamp::UNIX_EPOCH));
     let now = entries[0].since;
-    entries[3].since = now - jiff::SignedDuration::from_mins(1);
+    let entries = entries.map(|entry| {
+        let is_old = entry.name == "old";
+        let minutes = jiff::SignedDuration::from_mins(i64::from(is_old));
+        entry.with(|request| request.since = now - minutes)
+    });
     let mut requests = PlacementQueue::default();
     let [again, decided, .., first] = &partitions;
     ask(&mut requests, again);
     decide(&mut requests, wait("full"));
-    // A reconcile takes the decision, and the next one asks again. Then capacity grows.
+    // A reconcile takes the decision, and a later one asks again. Then capacity grows.
     ask(&mut requests, again);
+    requests.expire();
     ask(&mut requests, again);
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     ask(&mut requests, decided);
     assert_eq!(decide(&mut requests, wait("full")).0, "decided");
     requests.end_reconcile(Uid::of("blocked"), Ended::Well);
@@ -260,7 +267,8 @@ fn a_request_that_was_refused_stays_in_the_queue_and_one_that_is_requested_leave
     let names = |requests: &PlacementQueue, entries: &[&QueueEntry]| {
         let mut entries: Vec<QueueEntry> = entries.iter().copied().cloned().collect();
         requests.complete(&mut entries, Timestamp::UNIX_EPOCH);
-        entries.into_iter().map(|one| one.name).collect::<Vec<_>>()
+        let names = entries.iter().map(|one| one.name.clone());
+        names.collect::<Vec<_>>()
     };
     ask(&mut requests, &one);
     decide(&mut requests, chosen());
@@ -295,7 +303,7 @@ fn a_new_request_and_one_that_is_decided_again_share_a_round() {
     ask(&mut requests, &early);
     decide(&mut requests, wait("full"));
     assert!(requests.next_turn().is_none(), "the pass ends");
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     ask(&mut requests, &late);
     assert_eq!(requests.next_turn().unwrap().name(), "a");
     let turn = requests.next_turn().unwrap();
@@ -315,15 +323,16 @@ fn a_request_is_expected_until_its_decision_and_again_when_capacity_grows() {
     assert!(turn.is_expected, "it was postponed without a decision");
     requests.decided(&turn, wait("full"), false);
     ask(&mut requests, &one);
+    requests.expire();
     ask(&mut requests, &one);
     assert!(!requests.next_turn().unwrap().is_expected, "it asks again");
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert!(
         requests.next_turn().unwrap().is_expected,
         "capacity grew since it asked again"
     );
     decide(&mut requests, wait("full"));
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert!(requests.next_turn().unwrap().is_expected);
 }
 
@@ -334,7 +343,7 @@ fn nothing_is_left_to_a_request_that_the_policy_denied_free_capacity() {
     ask(&mut requests, &one);
     let turn = requests.next_turn().unwrap();
     requests.decided(&turn, wait("over the quota"), true);
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     let turn = requests.next_turn().unwrap();
     assert!(!turn.is_expected);
     requests.postpone(&turn);
@@ -345,7 +354,7 @@ fn nothing_is_left_to_a_request_that_the_policy_denied_free_capacity() {
     // It is decided like any other, and expected again once it waits for capacity.
     let turn = requests.next_turn().unwrap();
     requests.decided(&turn, wait("full"), false);
-    requests.decide_again();
+    requests.decide_again(true, |_| true);
     assert!(requests.next_turn().unwrap().is_expected);
 }
 

@@ -61,6 +61,8 @@ pub(super) enum Event {
     Sweep { who: usize, life: u64, stage: Stage },
     /// A replica decides on the partitions that need a controller.
     Pass { who: usize, life: u64 },
+    /// A replica decides again on those that wait.
+    Refresh { who: usize, life: u64 },
     /// The owner reconciles its partitions.
     Tick(usize),
     /// A change of a job.

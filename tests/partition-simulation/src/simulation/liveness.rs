@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::uid::Uid;
 use ipu_placement::queue::{self, QueueEntry};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -232,14 +233,13 @@ impl World {
             .iter()
             .filter(|one| one.position <= me.position && one.waits_for_capacity());
         let mut earlier_entries = earlier_entries.filter(|one| one.owner != me.owner);
-        let lacks_capacity = |uid: &str| {
-            let uid = Some(uid);
+        let lacks_capacity = |uid: Uid| {
             let mut objects = objects.clone();
-            let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
+            let one = objects.find(|one| super::queue::uid(one) == uid);
             one.is_some_and(|one| self.could_hold(one) && !self.has_capacity(one))
         };
         me.missing_members > 0
-            || earlier_entries.any(|one| waits_long(one) && lacks_capacity(&one.uid))
+            || earlier_entries.any(|one| waits_long(one) && lacks_capacity(one.uid))
     }
 
     /// An orphan. Each must be removed before the deadline, counted from when it was first seen: two active

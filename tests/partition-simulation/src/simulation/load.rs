@@ -113,8 +113,8 @@ fn earliest(world: &World) -> Option<Key> {
     let objects = world.api.list();
     let objects = objects.map(|(_, stored)| stored.object.as_ref());
     let found = sim_adapter::queue(objects, world.timestamp());
-    let uid = &found.first()?.uid;
+    let uid = found.first()?.uid;
     let mut objects = world.api.list();
-    let it = objects.find(|(_, stored)| stored.object.metadata.uid.as_ref() == Some(uid));
+    let it = objects.find(|(_, stored)| super::queue::uid(&stored.object) == uid);
     it.map(|(key, _)| key)
 }

@@ -9,7 +9,7 @@ use ipu_placement::cycle::Pass;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::EvictionState;
 use ipu_placement::guest_call::Candidates;
-use ipu_placement::requests::Ended;
+use ipu_placement::requests::{Ended, Turn};
 
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Ticket};
@@ -18,7 +18,10 @@ use super::world::World;
 use crate::sim_reconcile::EffectResult;
 
 /// Delay between a release of capacity and the next pass, in milliseconds.
-const BATCH_DELAY: u64 = 200;
+const BATCH_DELAY: u64 = 50;
+
+/// Period at which decisions to wait are refreshed, in milliseconds.
+const REFRESH: u64 = 10_000;
 
 impl World {
     /// Executes the step of a reconcile that needs a controller.
@@ -71,13 +74,17 @@ impl World {
         if self.replicas[who].life != life || self.is_dead(who) || !self.replicas[who].acts {
             return;
         }
-        if !self.replicas[who].requests.has_undecided() {
+        let is_released = std::mem::take(&mut self.replicas[who].has_released);
+        let requests = &self.replicas[who].requests;
+        if !(requests.has_undecided() || is_released && requests.has_waiting()) {
             return;
         }
         let now = self.timestamp();
         let mut pass = self.begin_pass(who);
-        if pass.has_grown(&self.replicas[who].places) || pass.has_due_attempt() {
-            self.replicas[who].requests.decide_again();
+        let has_grown = pass.has_grown(&self.replicas[who].places);
+        let may_have_grown = is_released || has_grown || pass.has_due_attempt();
+        let requests = &mut self.replicas[who].requests;
+        if requests.decide_again(may_have_grown, |entry| pass.may_fit(entry, now)) {
             pass = self.begin_pass(who);
         }
         let listed = self.controllers.iter().filter(|one| one.is_listed);
@@ -89,6 +96,9 @@ impl World {
                 break;
             }
             (decided, round) = (decided + 1, Some(turn.round));
+            if turn.may_keep && self.keeps(who, &mut pass, &turn) {
+                continue;
+            }
             let replica = &self.replicas[who];
             let cached = replica.objects().find(|(_, one)| uid(one) == turn.uid);
             let Some((key, cached)) = cached else {
@@ -117,6 +127,33 @@ impl World {
         }
     }
 
+    pub(super) fn schedule_refresh(&mut self, who: usize) {
+        let life = self.replicas[who].life;
+        self.event_queue.add(REFRESH, Event::Refresh { who, life });
+    }
+
+    /// All decisions to wait are refreshed, as the operator does with a few requests.
+    pub(super) fn refresh(&mut self, who: usize, life: u64) {
+        let replica = &mut self.replicas[who];
+        if replica.life != life || replica.dead_until > 0 || !replica.acts {
+            return;
+        }
+        replica.requests.expire();
+        replica.requests.refresh(usize::MAX);
+        self.pass(who, life);
+        self.schedule_refresh(who);
+    }
+
+    /// Whether the decision before stands, because the request does not fit any more.
+    fn keeps(&mut self, who: usize, pass: &mut Pass, turn: &Turn) -> bool {
+        let now = self.timestamp();
+        let requests = &mut self.replicas[who].requests;
+        let may_fit = requests
+            .entry(turn.uid)
+            .is_none_or(|entry| pass.may_fit(entry, now));
+        !may_fit && requests.keep(turn)
+    }
+
     /// A pass with the queue as the replica sees it, and inventories that may be old.
     fn begin_pass(&mut self, who: usize) -> Pass {
         let is_old = self.rng.permille(self.fault_rates.calls);
@@ -139,7 +176,7 @@ impl World {
         });
         let mut entries = sim_adapter::queue(replica.seen(), now);
         for entry in &mut entries {
-            entry.is_stalled = replica.requests.is_blocked(Uid::of(&entry.uid));
+            entry.is_stalled = replica.requests.is_blocked(entry.uid);
         }
         replica.requests.complete(&mut entries, now);
         let assignments = replica.requests.assignments().collect();
@@ -185,7 +222,7 @@ impl World {
         if !self.replicas[who].acts {
             return;
         }
-        self.replicas[who].requests.decide_again();
+        self.replicas[who].has_released = true;
         self.schedule_pass(who, BATCH_DELAY);
     }
 

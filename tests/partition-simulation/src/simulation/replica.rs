@@ -40,6 +40,8 @@ pub(super) struct Replica {
     pub requests: PlacementQueue,
     /// What fitted on each controller at the end of the last pass.
     pub places: Places,
+    /// Whether IPUs were released since then.
+    pub has_released: bool,
     /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
     /// Sizes that controllers have refused.
@@ -110,6 +112,7 @@ impl World {
             self.trigger(who, key, 0);
         }
         self.schedule_sweep(who, 0);
+        self.schedule_refresh(who);
     }
 
     pub(super) fn is_dead(&self, who: usize) -> bool {
@@ -169,13 +172,17 @@ impl World {
             .add(delay, Event::Wake { who, key, number });
     }
 
-    /// Reconciles an object, unless that was deferred or is under way.
+    /// Reconciles an object, unless that was deferred. If it is under way, another one follows it.
     pub(super) fn wake(&mut self, who: usize, key: Key, number: u64) {
         let replica = &mut self.replicas[who];
-        if replica.wakes.get(&key) != Some(&number) || replica.tasks.contains_key(&key) {
+        if replica.wakes.get(&key) != Some(&number) {
             return;
         }
         replica.wakes.remove(&key);
+        if let Some(task) = replica.tasks.get_mut(&key) {
+            task.again = true;
+            return;
+        }
         if !replica.acts {
             // The next leader reconciles everything when it starts to lead.
             return;
@@ -216,6 +223,7 @@ impl World {
             self.trigger(who, key, 0);
         }
         self.schedule_sweep(who, 0);
+        self.schedule_refresh(who);
     }
 
     /// The reconcile of this ticket, if it is still under way.

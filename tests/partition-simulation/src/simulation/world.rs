@@ -198,6 +198,7 @@ impl World {
             } => self.progress(controller, &id, then),
             Event::Sweep { who, life, stage } => self.sweep(who, life, stage),
             Event::Pass { who, life } => self.pass(who, life),
+            Event::Refresh { who, life } => self.refresh(who, life),
             Event::Tick(job) => self.tick(job),
             Event::Fate(job, fate) => self.fate(job, fate),
             Event::PodEnds(pod) => self.pod_ends(pod),
@@ -212,6 +213,7 @@ impl World {
             Event::Watch { who, .. }
             | Event::Wake { who, .. }
             | Event::Pass { who, .. }
+            | Event::Refresh { who, .. }
             | Event::Sweep { who, .. } => *who,
             Event::Send(ticket) | Event::Reply(ticket, _) => ticket.who,
             _ => return Some(event),

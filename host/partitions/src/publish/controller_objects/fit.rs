@@ -56,6 +56,7 @@ pub(super) fn fits(
 
 #[cfg(test)]
 mod tests {
+    use ipu_api::uid::Uid;
     use ipu_placement::samples::view;
 
     use super::*;
@@ -67,9 +68,11 @@ mod tests {
     /// A request that has waited for so many minutes.
     fn waiting(ipus: u32, minutes: i64) -> QueueEntry {
         let created = now() - SignedDuration::from_mins(minutes);
-        let mut entry = backfill::new_request(ipus, 1, BTreeMap::new(), created);
-        "uid".clone_into(&mut entry.owner);
-        "default/large".clone_into(&mut entry.owner_name);
+        let entry = backfill::new_request(ipus, 1, BTreeMap::new(), created);
+        let mut entry = entry.with(|request| {
+            request.owner = Uid::of("uid");
+            "default/large".clone_into(&mut request.owner_name);
+        });
         entry.position.created = created;
         entry
     }

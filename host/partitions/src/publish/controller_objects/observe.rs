@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipu_api::uid::Uid;
 use ipu_placement::backfill::Assigned;
 use ipu_runtime::clock;
 use jiff::SignedDuration;
@@ -84,7 +83,7 @@ fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> 
     let backfill_limit = context.settings.backfill_limit;
     let entries = context.queue_state.entries(&context.watched, now);
     let stalled = entries.iter().filter(|one| one.is_stalled);
-    let stalled = stalled.map(|one| Uid::of(&one.uid)).collect();
+    let stalled = stalled.map(|one| one.uid).collect();
     context.watched.set_stalled(stalled);
     let assigned: Vec<Assigned> = context
         .queue_state

@@ -20,10 +20,8 @@ fn an_eviction_uses_no_capacity_that_is_reserved_for_earlier_requests() {
         is_stalled: true,
         ..large.clone()
     };
-    let sibling = QueueEntry {
-        owner: "owner-me".to_owned(),
-        ..large.clone()
-    };
+    let owner = Uid::of("owner-me");
+    let sibling = large.clone().with(|request| request.owner = owner);
     let fits = one("fits", 8, 50);
     let cases = [
         ("before the limit", one("large", 16, 9), 0, [8, 4]),

@@ -31,9 +31,9 @@ fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
 
 /// A request that only the controller of this name suits, with its waiting time in minutes.
 fn bound(pod: &str, ipus: u32, minutes: i64) -> QueueEntry {
-    let mut bound = one(&format!("bound-to-{pod}"), ipus, minutes);
-    bound.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), pod.to_owned())]);
-    bound
+    let selector = BTreeMap::from([("ipunode".to_owned(), pod.to_owned())]);
+    one(&format!("bound-to-{pod}"), ipus, minutes)
+        .with(|request| request.requirements.node_selector = selector)
 }
 
 /// One such request for each of these controllers, which could serve it if it were empty.
@@ -89,10 +89,9 @@ fn controllers_that_are_too_small_for_a_request_do_not_count_in_its_share() {
 #[test]
 fn a_gang_for_few_controllers_gets_what_it_needs_if_anything_is_left() {
     let gang = || QueueEntry {
-        gang: 2,
         // Only the first two of three have a node that starts its Pods.
         unsuited: BTreeMap::from([("pod02".to_owned(), String::new())]).into(),
-        ..one("gang", 16, 40)
+        ..one("gang", 16, 40).with(|request| request.gang = 2)
     };
     let me = one("me", 2, 0);
     assert_eq!(shown(&me, &[gang()], &pods(3)), [0, 0, 8]);
@@ -138,10 +137,7 @@ fn only_a_share_of_the_controllers_is_reserved() {
 
 #[test]
 fn the_earliest_gang_gets_as_many_controllers_as_it_needs() {
-    let gang = |size, minutes| QueueEntry {
-        gang: size,
-        ..one("gang", 16, minutes)
-    };
+    let gang = |size, minutes| one("gang", 16, minutes).with(|request| request.gang = size);
     // One more after each limit.
     for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (2 * WEEK, 3), (3 * WEEK, 4)] {
         let reserved = reserved(&[gang(3, minutes)], &pods(7));

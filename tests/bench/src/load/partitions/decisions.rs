@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use cluster::settings::Settings;
 use ipu_api::guest::placement::{ControllerView, PartitionRequest, PlacementContext};
 use ipu_api::ipupolicy::Hook;
+use ipu_api::uid::Uid;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_placement::backfill;
 use ipu_placement::node_match::Requirements;
-use ipu_placement::queue::{self, QueueEntry, QueuePosition};
-use ipu_placement::unsuited::Unsuited;
+use ipu_placement::queue::{self, QueueEntry, QueuedRequest};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_rest::query_request::QueryRequest;
 use ipu_rest::what_if;
@@ -161,24 +161,19 @@ fn view(index: usize, is_free: bool) -> ControllerView {
 }
 
 fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
-    QueueEntry {
+    let request = QueuedRequest {
         name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
-        owner: format!("owner-of-{name}"),
+        uid: Uid::of(&format!("uid-of-{name}")),
+        owner: Uid::of(&format!("owner-of-{name}")),
         owner_name: format!("default/{name}"),
-        position: QueuePosition {
-            created,
-            name: name.to_owned(),
-        },
         since: created,
         ipus,
         gang: 1,
         was_placed: false,
-        missing_members: 0,
         requirements: Requirements::default(),
-        unsuited: Unsuited::default(),
-        is_expected: true,
-        is_stalled: false,
-        is_refused: false,
-    }
+        has_usual_options: true,
+    };
+    let mut entry = QueueEntry::new(request, created);
+    entry.is_expected = true;
+    entry
 }
