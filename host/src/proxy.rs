@@ -12,6 +12,7 @@ use ipu_guest_host::{GuestHost, OpenError};
 use ipu_ledger::step::Settings;
 use ipu_partitions::accounting::AccountStore;
 use ipu_partitions::controllers::ControllerPool;
+use ipu_partitions::metrics::machines::Machines;
 use ipu_partitions::nodes::nodes;
 use ipu_partitions::publish::controller_objects::{self, ControllerObjects, ManagingRelease};
 use ipu_partitions::publish::tracker::Tracker;
@@ -131,7 +132,8 @@ pub async fn run_with(
     let (list, asking) = (options.clone(), client.clone());
     tasks.spawn(follow_controllers(asking, list, registry, stop.clone()));
     follow_policies(&mut tasks, &shared, &options.release, &stop);
-    let behind = behind(&shared, &metrics);
+    let machines = options.export_machines.then(Machines::default);
+    let behind = behind(&shared, machines, &metrics);
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
     let leading = run_as_leader(shared, objects, options.clone(), turn, stop.clone());
     tasks.spawn(leading);
@@ -177,7 +179,7 @@ fn follow_policies(
 }
 
 /// Sources of the answers of the two ports.
-fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
+fn behind(shared: &Shared, machines: Option<Machines>, metrics: &Metrics) -> (Sources, Exposed) {
     let sources = Sources {
         partitions: shared.watched.clone(),
         pool: shared.pool.clone(),
@@ -192,6 +194,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         pool: shared.pool.clone(),
         namespaces: shared.namespaces.clone(),
         accounts: shared.accounts.clone(),
+        machines,
     };
     let exposed = metrics.of_proxy(shared.guests.clone(), standing);
     (sources, exposed)

@@ -1,13 +1,13 @@
 //! The metrics on a real API server, read with real tokens and rights: with a client, and with a real Prometheus.
 #![cfg(test)]
 
+mod hardware;
+mod prometheus;
 mod reader;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 
-use cluster::http::request;
 use cluster::wait::{Seen, eventually};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::endpoint;
@@ -17,10 +17,10 @@ use ipu_ports::certificates::served::ServedCertificates;
 use ipu_ports::limits::METRICS;
 use ipu_ports::serve::Port;
 use ipu_runtime::release::ReleaseOptions;
-use serde_json::{Value, json};
-use tests::prometheus::program;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use self::prometheus::Prometheus;
 use self::reader::{Reader, may_read, token};
 use crate::job::single;
 use crate::job_fixture::JobFixture;
@@ -119,17 +119,8 @@ async fn prometheus_reads(port: u16, server: &str, ca: &str, token: &str) {
         "static_configs": [{"targets": [format!("127.0.0.1:{port}")]}],
     }]});
     let config = file("prometheus.yaml", &config.to_string());
-    let listen = free_port();
-    let _prometheus = Prometheus::start(folder.path(), &config, listen);
-    let ask = async |what: &str| -> Seen<Value> {
-        let url = format!("http://127.0.0.1:{listen}/api/v1/{what}");
-        let answer = match request("GET", &url, "").await {
-            Ok(answer) => answer,
-            Err(error) => return Seen::NotYet(error.to_string()),
-        };
-        let answer: Value = serde_json::from_str(&answer).unwrap();
-        Seen::when(answer["data"].clone(), |data| !is_empty(data))
-    };
+    let prometheus = Prometheus::start(folder.path(), &config);
+    let ask = async |what: &str| prometheus.ask(what).await;
     let completed = "query?query=ipu_operator_jobs%7Bphase%3D%22Completed%22%7D";
     let found = eventually("Prometheus has the metric of the job", async || {
         ask(completed).await
@@ -141,39 +132,6 @@ async fn prometheus_reads(port: u16, server: &str, ca: &str, token: &str) {
     let found = eventually("Prometheus has the exemplar", async || ask(exemplars).await).await;
     let labels = &found[0]["exemplars"][0]["labels"];
     assert_eq!(labels["job"], json!("counted"), "{found}");
-}
-
-fn is_empty(data: &Value) -> bool {
-    let result = data.get("result").unwrap_or(data);
-    result.as_array().is_none_or(Vec::is_empty)
-}
-
-/// A Prometheus that ends with its test.
-struct Prometheus(Child);
-
-impl Prometheus {
-    fn start(folder: &Path, config: &Path, port: u16) -> Self {
-        let mut prometheus = Command::new(program("prometheus").unwrap());
-        prometheus
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                folder.join("data").display()
-            ))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
-            .arg("--enable-feature=exemplar-storage")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(prometheus.spawn().unwrap())
-    }
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // There is no process to kill if it has ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! The metrics of the processes, and their use in the chart's alerts, dashboard and runbook, checked with promtool.
 
+mod hardware;
 mod reference;
 mod served;
 
@@ -21,13 +22,35 @@ fn chart(file: &str) -> String {
     fs::read_to_string(path).unwrap()
 }
 
+/// The files of the chart with rules for Prometheus.
+const RULES: [&str; 2] = ["files/alerts.yaml", "files/hardware.yaml"];
+
+/// The rules of a file.
+fn rules(file: &str) -> Vec<Value> {
+    let rules: Value = serde_saphyr::from_str(&chart(file)).unwrap();
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    rules.cloned().collect()
+}
+
 /// The alerts' names with their expressions.
 fn alerts() -> Vec<(String, String)> {
-    let rules: Value = serde_saphyr::from_str(&chart("files/alerts.yaml")).unwrap();
-    let rules = rules["groups"][0]["rules"].as_array().unwrap().iter();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let rules = RULES.into_iter().flat_map(rules);
     rules
-        .map(|rule| (text(&rule["alert"]), text(&rule["expr"])))
+        .filter_map(|rule| Some((text(&rule["alert"])?, text(&rule["expr"])?)))
+        .collect()
+}
+
+/// The queries of the dashboard, also those in rows that are closed.
+fn queries() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(&chart("files/dashboard.json")).unwrap();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let panels = list(&dashboard["panels"]).into_iter();
+    let panels = panels.flat_map(|panel| [list(&panel["panels"]), vec![panel]].concat());
+    let targets = panels.flat_map(|panel| list(&panel["targets"]));
+    targets
+        .map(|target| target["expr"].as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -123,16 +146,30 @@ async fn promtool_finds_nothing_wrong_with_names_and_format() {
 #[test]
 fn promtool_finds_the_alerts_firing_when_they_should_and_only_then() {
     let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("alerts.yaml");
-    fs::write(&rules, chart("files/alerts.yaml")).unwrap();
-    let played = include_str!("metrics/alerts_test.yaml");
-    let play = folder.path().join("alerts_test.yaml");
-    fs::write(&play, played).unwrap();
     let promtool = program("promtool").unwrap();
-    let mut check = Command::new(&promtool);
-    check.args(["check", "rules", "--lint=all", "--lint-fatal"]);
-    command::run(check.arg(&rules)).unwrap();
-    command::run(Command::new(&promtool).args(["test", "rules"]).arg(&play)).unwrap();
+    let in_folder = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    for file in RULES {
+        let rules = in_folder(file.trim_start_matches("files/"), &chart(file));
+        let mut check = Command::new(&promtool);
+        check.args(["check", "rules", "--lint=all", "--lint-fatal"]);
+        command::run(check.arg(&rules)).unwrap();
+    }
+    let plays = [
+        ("alerts_test.yaml", include_str!("metrics/alerts_test.yaml")),
+        (
+            "hardware_test.yaml",
+            include_str!("metrics/hardware_test.yaml"),
+        ),
+    ];
+    for (name, text) in plays {
+        let play = in_folder(name, text);
+        command::run(Command::new(&promtool).args(["test", "rules"]).arg(&play)).unwrap();
+    }
+    let played = plays.map(|(_, text)| text).concat();
     for (alert, _) in alerts() {
         let fires = format!("alertname: {alert}\n        exp_alerts:");
         assert!(played.contains(&fires), "no test shows {alert} firing");
@@ -142,11 +179,7 @@ fn promtool_finds_the_alerts_firing_when_they_should_and_only_then() {
 #[tokio::test]
 async fn alerts_and_dashboard_use_only_served_metrics_and_show_all_of_them() {
     let served: BTreeSet<String> = served().await.iter().flat_map(|text| names(text)).collect();
-    let dashboard: Value = serde_json::from_str(&chart("files/dashboard.json")).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap().iter();
-    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
-    let queries = targets.map(|target| target["expr"].as_str().unwrap().to_owned());
-    let queries: Vec<_> = queries.collect();
+    let queries = queries();
     let shown: BTreeSet<String> = queries.iter().flat_map(|query| asked_for(query)).collect();
     let alerted = alerts()
         .into_iter()

@@ -1,12 +1,15 @@
 //! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working
 //! data of the proxy.
 
+pub mod machines;
 pub mod summary;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures::future::{OptionFuture, join};
+use ipu_api::ipupartition::IPUPartition;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::{clock, metrics};
 use prometheus_client::metrics::counter::Counter;
@@ -14,9 +17,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::machines::Machines;
 use self::summary::{Summary, most};
 use crate::accounting::AccountStore;
 use crate::controllers::{ControllerPool, ControllerState};
+use crate::store::Brief;
 use crate::store::watch::Watched;
 
 /// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller counts as unreachable.
@@ -33,6 +38,8 @@ pub struct Sources {
     pub namespaces: Namespaces,
     /// The accounts of IPU-seconds.
     pub accounts: AccountStore,
+    /// The IPU-Machines of partitions. `None`: they are not read.
+    pub machines: Option<Machines>,
 }
 
 /// A gauge by one label.
@@ -41,12 +48,25 @@ type By = Family<[(&'static str, String); 1], Gauge>;
 impl Sources {
     /// Registers the gauges that are read at each scrape.
     pub async fn expose(&self, now: &mut Registry) {
-        self.expose_controllers(now).await;
+        let ready = self.ready();
+        let machines = self.machines.as_ref();
+        let reading = machines.map(|machines| machines.refresh(&ready, &self.pool));
+        join(self.expose_controllers(now), OptionFuture::from(reading)).await;
+        if let Some(machines) = machines {
+            machines.expose(&ready, now);
+        }
         let partitions = &self.partitions;
         let summary = partitions.read(|cache| Summary::of(cache.briefs(), clock::now()));
         expose_partitions(now, &summary);
         self.expose_namespaces(now);
         self.expose_accounts(now);
+    }
+
+    /// The ready partitions, if their IPU-Machines are read.
+    fn ready(&self) -> Vec<Arc<IPUPartition>> {
+        let is_read = self.machines.is_some();
+        let ready = |brief: &Brief| is_read && machines::is_ready(brief);
+        self.partitions.read(|cache| cache.shared(ready))
     }
 
     async fn expose_controllers(&self, now: &mut Registry) {

@@ -220,9 +220,15 @@ impl Cache {
 
     /// Those that are wanted and can be read, by name.
     pub fn some(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
+        let some = self.shared(is_wanted).into_iter();
+        some.map(Arc::unwrap_or_clone).collect()
+    }
+
+    /// The same, without copies.
+    pub fn shared(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<IPUPartition>> {
         mine(self.store.objects().iter())
             .filter(|(_, cached)| is_wanted(&cached.brief))
-            .filter_map(|(_, cached)| Some(IPUPartition::clone(cached.readable()?)))
+            .filter_map(|(_, cached)| cached.readable().cloned())
             .collect()
     }
 

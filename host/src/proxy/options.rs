@@ -71,6 +71,9 @@ pub struct ProxyOptions {
     /// Whether placement counts a node as blocked that failed a check of ipu-node.
     #[arg(long, env = "IPU_OPERATOR_AVOID_FAILED_NODES", action = ArgAction::Set, default_value_t = false)]
     pub avoid_failed_nodes: bool,
+    /// Whether the metrics contain the IPU-Machines of partitions, which are read from the V-IPU controllers.
+    #[arg(long, env = "IPU_OPERATOR_EXPORT_MACHINES", action = ArgAction::Set, default_value_t = false)]
+    pub export_machines: bool,
     /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,

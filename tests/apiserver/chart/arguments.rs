@@ -137,6 +137,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     let pods = controller.jobs().pods;
     assert!(pods.worker_host_network);
     assert!(!pods.avoid_failed_nodes && !proxy.avoid_failed_nodes);
+    assert!(!proxy.export_machines);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pods.launcher_image, own);
     assert_eq!(
@@ -192,6 +193,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     let pods = controller.jobs().pods;
     assert!(!pods.worker_host_network);
     assert!(pods.avoid_failed_nodes && proxy.avoid_failed_nodes);
+    assert!(proxy.export_machines);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
     assert_eq!(controller.jobs().max_ipus_per_job, 16);

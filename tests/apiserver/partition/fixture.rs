@@ -190,10 +190,8 @@ impl Fixture {
 
     pub(crate) async fn start_proxy(&mut self) {
         // The same name, as of a container that restarts in its Pod: the proxy leads at once.
-        self.proxy = Some(
-            self.replica("vipu-proxy-0", [self.port, self.secure_port])
-                .await,
-        );
+        let ports = [self.port, self.secure_port];
+        self.proxy = Some(self.replica("vipu-proxy-0", ports).await);
     }
 
     /// Returns the options of a proxy of this name that serves these ports: plain, and with TLS.
@@ -224,6 +222,7 @@ impl Fixture {
             vipu_timeout_seconds: self.vipu_timeout,
             backfill_limit_seconds: self.backfill_limit,
             avoid_failed_nodes: false,
+            export_machines: true,
             advertise: true,
             access: AuthOptions::default(),
             times: Times {

@@ -11,9 +11,11 @@ use super::fixture::Webhooks;
 use crate::chart::admin::Admin;
 
 /// The lines of `kubectl apply`, sorted.
-const ACCEPTED: [&str; 8] = [
+const ACCEPTED: [&str; 10] = [
+    "configmap/ipu-exporter created (server dry run)",
     "configmap/training created (server dry run)",
     "deployment.apps/notebook created (server dry run)",
+    "ipujob.graphcore.ai/measured created (server dry run)",
     "ipujob.graphcore.ai/mnist created (server dry run)",
     "ipujob.graphcore.ai/poprun created (server dry run)",
     "ipujob.graphcore.ai/poprun-workers created (server dry run)",

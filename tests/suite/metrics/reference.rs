@@ -22,11 +22,12 @@ Both processes serve `/metrics` over TLS in OpenMetrics, with exemplars: the con
 `<fullname>-controller-manager-metrics`, port 8443, the proxy at `<fullname>-vipu-proxy`, port 443. A reader needs the
 ClusterRole `<release>-metrics-reader`; [the runbook](runbook.md) shows how to read them by hand, and what to do about each
 alert. The chart's values `metrics.serviceMonitor`, `metrics.prometheusRule` and `metrics.dashboard` add the
-objects for the Prometheus operator and Grafana.
+objects for the Prometheus operator and Grafana. [Hardware metrics](hardware-metrics.md) are those of V-IPU controllers
+and IPU-Machines.
 
 - A histogram has the series `_bucket`, `_count` and `_sum`.
 - Labels with values from outside are bounded: the 50 namespaces with most IPUs, and 64 digests and policies, have names of
-  their own; the others are `_other`.
+  their own; the others are `_other`. Of partitions and their IPU-Machines, there are at most 4,096 series.
 - The names that begin with `leader_election`, `rest_client` and `workqueue` are those of Kubernetes' Go libraries, for
   dashboards that show every controller of a cluster. The same figures have names of the operator, too.
 - Process `controller` is the controller-manager, `vipu-proxy` the proxy.

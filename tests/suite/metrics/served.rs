@@ -14,6 +14,7 @@ use ipu_partitions::Guarded;
 use ipu_partitions::accounting::{AccountStore, ControllerUse};
 use ipu_partitions::controllers::ControllerPool;
 use ipu_partitions::metrics::Sources;
+use ipu_partitions::metrics::machines::Machines;
 use ipu_partitions::nodes::nodes;
 use ipu_partitions::store::watch::watched;
 use ipu_policies::active_policies::ActivePolicies;
@@ -28,7 +29,8 @@ use serde_json::{Value, json};
 use tower::{Layer, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
-use vipu_simulator::{Options, Simulator};
+use vipu_simulator::pod::PartitionSpec;
+use vipu_simulator::{Options, Simulator, World};
 
 /// The texts of the controller and of the proxy, in OpenMetrics.
 pub(super) async fn served() -> [String; 2] {
@@ -112,8 +114,18 @@ async fn sources(simulator: &Simulator) -> Sources {
             "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
             "slot": 0, "ipus": 4, "gcds": 1,
         },
+        "status": {
+            "phase": "Ready", "partitionId": "p-1", "controller": simulator.controller("any"),
+        },
     }))
     .unwrap();
+    let made = PartitionSpec {
+        id: "p-1".to_owned(),
+        ipus: 4,
+        ..PartitionSpec::default()
+    };
+    let make = |world: &mut World, now| world.pod.take(&made, now);
+    simulator.server.with(make).unwrap();
     let (namespaces, _) = namespaces();
     let (partitions, watch) = watched(namespaces.clone(), Scope::default());
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
@@ -125,6 +137,7 @@ async fn sources(simulator: &Simulator) -> Sources {
         pool: Arc::new(pool),
         namespaces,
         accounts: accounts(),
+        machines: Some(Machines::default()),
     }
 }
 

@@ -5,6 +5,7 @@
 //!   program `vipu-simulator` runs one alone, and takes orders by HTTP (`control`).
 //! - [`pod`] is the V-IPU pod with its partitions, and [`allocation`] chooses the IPUs of a partition; both are pure.
 //! - [`faults`] has every fault, `lies` those of a reply's content, and [`codes`] the gRPC codes of refusals.
+//! - [`Simulator::export`] serves the metrics of each IPU-Machine (`exporter`).
 //! - `service` serves the user API, `listener` accepts its connections, and [`journal`] records its calls.
 //!
 //! It must not know the operator or Kubernetes. Of the V-IPU client it uses the protocol buffers, and of the API the
@@ -15,6 +16,7 @@ pub mod allocation;
 pub mod codes;
 mod control;
 pub mod endless;
+mod exporter;
 pub mod faults;
 pub mod journal;
 mod lies;
@@ -32,6 +34,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::Router;
 use ipu_api::ipupartition::ControllerRef;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -131,7 +134,17 @@ pub struct Simulator {
     pub address: SocketAddr,
     /// Address of the control port.
     pub control: SocketAddr,
-    _stop: DropGuard,
+    stop: CancellationToken,
+    _stopping: DropGuard,
+}
+
+/// The exporter of an IPU-Machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exporter {
+    /// Address of the IPU-Machine in IPUoF configurations.
+    pub machine: String,
+    /// Address at which it serves `/metrics`.
+    pub address: SocketAddr,
 }
 
 impl Simulator {
@@ -152,24 +165,33 @@ impl Simulator {
         let (control_listener, control) = listen(options.control).await?;
         let stop = CancellationToken::new();
         tokio::spawn(listener::serve(listener, server.clone(), tls, stop.clone()));
-        let routes = control::router(server.clone());
-        let stopped = stop.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = stopped.cancelled() => {}
-                result = axum::serve(control_listener, routes) => {
-                    if let Err(error) = result {
-                        tracing::error!(%error, "the control port ended");
-                    }
-                }
-            }
-        });
+        serve(control_listener, control::router(server.clone()), &stop);
         Ok(Simulator {
             server,
             address,
             control,
-            _stop: stop.drop_guard(),
+            _stopping: stop.clone().drop_guard(),
+            stop,
         })
+    }
+
+    /// Starts the exporter of each IPU-Machine, which ends with the simulator. The first one listens on `first`, and the
+    /// others on the ports after it. Port 0: each on any free one.
+    pub async fn export(&self, first: SocketAddr) -> Result<Vec<Exporter>, StartError> {
+        let machines = self.server.with(|world, _| exporter::machines(&world.pod));
+        let mut exporters = Vec::new();
+        for machine in 0..machines {
+            let port = match first.port() {
+                0 => 0,
+                port => port.saturating_add(u16::try_from(machine).unwrap_or(u16::MAX)),
+            };
+            let (listener, address) = listen(SocketAddr::new(first.ip(), port)).await?;
+            let routes = exporter::router(self.server.clone(), machine);
+            serve(listener, routes, &self.stop);
+            let machine = wire::address(machine);
+            exporters.push(Exporter { machine, address });
+        }
+        Ok(exporters)
     }
 
     /// Returns this controller as an entry of `controllers.yaml`, with the label `ipunode=<label>`.
@@ -182,6 +204,21 @@ impl Simulator {
             label_value: label.to_owned(),
         }
     }
+}
+
+/// Serves HTTP until `stop`.
+fn serve(listener: TcpListener, routes: Router, stop: &CancellationToken) {
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = stopped.cancelled() => {}
+            result = axum::serve(listener, routes) => {
+                if let Err(error) = result {
+                    tracing::error!(%error, "a port ended");
+                }
+            }
+        }
+    });
 }
 
 fn load(file: PathBuf, options: &Options) -> Result<Option<Pod>, StartError> {

@@ -9,7 +9,7 @@ use vipu_simulator::pod::Timings;
 use vipu_simulator::tls::TlsFiles;
 use vipu_simulator::{Options, Simulator};
 
-/// A simulated V-IPU controller: the user API on one port, orders for faults on another.
+/// A simulated V-IPU controller: the user API on one port, orders for faults on another, and exporters of IPU-Machines.
 #[derive(Parser)]
 struct Cli {
     /// Name of the pod, which is also the name of its allocation.
@@ -27,6 +27,10 @@ struct Cli {
     /// Address for orders of faults (HTTP); start with `GET /state`.
     #[arg(long, default_value = "0.0.0.0:8091")]
     control: SocketAddr,
+    /// Address of the exporter of the first IPU-Machine (HTTP, `/metrics`). The others have the ports after it. Missing: no
+    /// exporters.
+    #[arg(long)]
+    exporters: Option<SocketAddr>,
     /// Milliseconds from CreatePartition to ACTIVE.
     #[arg(long, default_value_t = 1000)]
     forming_ms: u64,
@@ -90,6 +94,11 @@ async fn main() -> anyhow::Result<()> {
         required: required.collect(),
     })
     .await?;
+    if let Some(first) = cli.exporters {
+        for exporter in simulator.export(first).await? {
+            tracing::info!(machine = exporter.machine, address = %exporter.address, "exports");
+        }
+    }
     tracing::info!(api = %simulator.address, control = %simulator.control, "ready");
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

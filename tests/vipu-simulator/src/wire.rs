@@ -9,7 +9,7 @@ use crate::pod::{AUTO_RESETS_MAX, Partition, PartitionSpec, Pod, Stage};
 pub(super) const SERVER_VERSION: &str = "1.18.0";
 
 /// IPUs of one IPU-Machine. Each IPU-Machine has its own agent.
-const IPUS_PER_AGENT: u32 = 4;
+pub(super) const IPUS_PER_MACHINE: u32 = 4;
 
 /// IPUs of one IPU-Link domain: a POD64. Larger pods connect several by gateway links.
 const IPUS_PER_DOMAIN: u32 = 64;
@@ -112,12 +112,12 @@ pub(super) fn ipuof_config(
 
 /// Every IPU of the pod, by agent. If agents are named, only theirs.
 pub(super) fn attributes(pod: &Pod, agents: &[String]) -> proto::ListIpuAttributesReply {
-    let entries = (0..pod.ipus.div_ceil(IPUS_PER_AGENT))
+    let entries = (0..pod.ipus.div_ceil(IPUS_PER_MACHINE))
         .map(|agent| Entry {
             agent: format!("{}-ag{:02}", pod.name, agent + 1),
-            ipu_attributes: (0..IPUS_PER_AGENT)
-                .filter(|index| agent * IPUS_PER_AGENT + index < pod.ipus)
-                .map(|index| (index, ipu(agent * IPUS_PER_AGENT + index)))
+            ipu_attributes: (0..IPUS_PER_MACHINE)
+                .filter(|index| agent * IPUS_PER_MACHINE + index < pod.ipus)
+                .map(|index| (index, ipu(agent * IPUS_PER_MACHINE + index)))
                 .collect(),
         })
         .filter(|entry| agents.is_empty() || agents.contains(&entry.agent))
@@ -145,10 +145,15 @@ fn operation_state(stage: Stage) -> proto::PartitionOperationState {
     }
 }
 
+/// Address of an IPU-Machine, by its number from 0.
+pub(super) fn address(machine: u32) -> String {
+    format!("10.1.{}.{}", machine / 250, machine % 250 + 1)
+}
+
 fn device(ipu: u32, routing_id: u32) -> proto::IpuofDevice {
-    let (machine, device_id) = (ipu / IPUS_PER_AGENT, ipu % IPUS_PER_AGENT);
+    let (machine, device_id) = (ipu / IPUS_PER_MACHINE, ipu % IPUS_PER_MACHINE);
     proto::IpuofDevice {
-        ip: format!("10.1.{}.{}", machine / 250, machine % 250 + 1),
+        ip: address(machine),
         server_port: 10_000,
         rdma_port: 10_001 + device_id,
         device_id,
