@@ -23,6 +23,7 @@ mod managers;
 mod many_jobs;
 mod namespaces;
 mod native_pods;
+mod networks;
 mod own_namespace;
 mod parallel;
 mod partition_ids;
