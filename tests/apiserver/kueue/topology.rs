@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -22,8 +23,8 @@ const QUEUE: &str = "near";
 /// The label by which Kueue assigns a node.
 const NODE: &str = "kubernetes.io/hostname";
 
-/// The Job of the page waits until two nodes of one controller have room for a Pod each, although there are two nodes
-/// before. A Pod of its own gets a node, and a partition of the controller of this node.
+/// The Job of the page waits for two nodes of one controller with enough free CPU, although there are two nodes before. A
+/// Pod without an owner gets a node, and a partition of the controller of this node.
 pub(super) async fn keeps_pods_at_one_controller(fixture: &Fixture) {
     add_node(fixture, "aa", "pod1").await;
     add_node(fixture, "bb", "pod2").await;
@@ -37,7 +38,11 @@ pub(super) async fn keeps_pods_at_one_controller(fixture: &Fixture) {
     let expected = ["bb", "cc"].map(str::to_owned).into();
     assert_eq!(nodes_of(assignment), expected, "{assignment}");
 
-    let mut lone = pod("lone", 8);
+    let mut lone = pod("lone", 4);
+    let container = &mut lone.spec.as_mut().unwrap().containers[0];
+    let resources = container.resources.as_mut().unwrap();
+    let cpu = Quantity("2".to_owned());
+    resources.requests = Some([("cpu".to_owned(), cpu)].into());
     lone.labels_mut()
         .insert(QUEUE_LABEL.to_owned(), QUEUE.to_owned());
     let level = ("kueue.x-k8s.io/podset-required-topology", "ipunode");
@@ -53,7 +58,7 @@ pub(super) async fn keeps_pods_at_one_controller(fixture: &Fixture) {
     let placed = placed.await;
     assert!(placed.labels().contains_key("graphcore.ai/partition-id"));
     let selector = placed.spec.unwrap().node_selector.unwrap();
-    // Only this node has eight free IPUs.
+    // Only this node has two free CPUs.
     assert_eq!(selector[NODE], "aa");
     assert_eq!(selector["ipunode"], "pod1");
 }
@@ -65,10 +70,10 @@ async fn add_node(fixture: &Fixture, name: &str, controller: &str) {
     let node = json!({"metadata": {"name": name, "labels": labels}});
     let node = serde_json::from_value(node).unwrap();
     nodes.create(&PostParams::default(), &node).await.unwrap();
-    let room = json!({"cpu": "4", "memory": "16Gi", "pods": "110", IPUS: "8"});
+    let capacity = json!({"cpu": "4", "memory": "16Gi", "pods": "110", IPUS: "8"});
     let params = PatchParams::default();
     let status = json!({"status": {
-        "capacity": room, "allocatable": room,
+        "capacity": capacity, "allocatable": capacity,
         "conditions": [{"type": "Ready", "status": "True"}],
     }});
     let status = Patch::Strategic(status);

@@ -58,7 +58,7 @@ impl DevicePlugin {
     }
 }
 
-/// Tells the kubelet about the plugin. The kubelet then connects to it.
+/// Registers the plugin with the kubelet. The kubelet then connects to it.
 async fn register(folder: &Path) -> Result<(), Failed> {
     let kubelet = format!("unix://{}", folder.join("kubelet.sock").display());
     let connection = Endpoint::from_shared(kubelet)?.connect().await?;

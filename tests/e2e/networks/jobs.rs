@@ -22,7 +22,7 @@ const SENT: u64 = 8 << 20;
 /// The most that may arrive over the network of Pods meanwhile: what MPI's daemons say to each other.
 const BESIDE: u64 = 1 << 20;
 
-/// A rank that waits until the file `/tmp/go` exists, exchanges messages, and tells what it sees of its networks: the
+/// A rank that waits until the file `/tmp/go` exists, exchanges messages, and reports what it sees of its networks: the
 /// addresses of `ip -4 address`, the table of `route -n`, and the bytes that have arrived.
 const RANK: &str = r#"
 import fcntl, json, os, socket, struct, time
