@@ -12,6 +12,7 @@ mod documents;
 mod failing_pods;
 mod fixture;
 mod flooded;
+mod guides;
 mod host_network;
 mod interactive;
 mod lab;
