@@ -15,6 +15,7 @@ pub(crate) mod players;
 mod pods;
 mod pods_ready;
 mod quantities;
+mod topology;
 
 use std::time::{Duration, Instant};
 

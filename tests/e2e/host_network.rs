@@ -62,7 +62,7 @@ pub(crate) fn is_shared_by_jobs(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 /// Changes the release, and waits until no controller with the old values is left. Until it ends, it leads.
-async fn changed(
+pub(crate) async fn changed(
     fixture: &Fixture,
     change: impl FnOnce() -> Result<(), CommandError>,
 ) -> Result<(), Failed> {

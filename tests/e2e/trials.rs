@@ -5,9 +5,9 @@ use libtest_mimic::Failed;
 use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
-    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, host_network,
-    interactive, launcher, life, long_names, lost_node, many_jobs, namespaces, native_pods,
-    parallel, policies, queued, release, service, streams, train, upgraded,
+    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, guides,
+    host_network, interactive, launcher, life, long_names, lost_node, many_jobs, namespaces,
+    native_pods, networks, parallel, policies, queued, release, service, streams, train, upgraded,
 };
 
 /// The function of a trial.
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 45] = [
+pub(crate) const TRIALS: [Case; 47] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -67,6 +67,7 @@ pub(crate) const TRIALS: [Case; 45] = [
         native_pods::examples_run,
     ),
     shared("trainings_run_with_stand_ins", train::trainings_run),
+    shared("jobs_of_graphcores_guides_train", guides::jobs_train),
     shared(
         "open_mpi_4_reaches_more_workers_than_its_radix",
         parallel::four_reaches_more_workers_than_its_radix,
@@ -157,6 +158,10 @@ pub(crate) const TRIALS: [Case; 45] = [
     alone(
         "jobs_share_the_network_of_their_node",
         host_network::is_shared_by_jobs,
+    ),
+    alone(
+        "jobs_exchange_messages_over_the_network_preset",
+        networks::preset_connects_workers,
     ),
     with_jobset("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
     with_jobset("jobset_trains_with_stand_ins", train::jobset_trains),

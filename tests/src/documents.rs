@@ -110,11 +110,12 @@ pub const FOR_ADMINS: [Typed; 19] = [
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
 /// The pages about queues of Kueue, those for admins before that for users. Their manifests are applied too.
-pub const QUEUES: [Typed; 4] = [
+pub const QUEUES: [Typed; 5] = [
     with_kueue("charts/ipu-operator/docs/kueue"),
     with_kueue("charts/ipu-operator/docs/kueue-teams"),
     with_kueue("charts/ipu-operator/docs/kueue-partitions"),
     with_kueue("charts/ipu-operator/docs/kueue-jobs"),
+    with_kueue("charts/ipu-operator/docs/topology"),
 ];
 
 /// The pages of the tutorial for authors of policies, whose commands run in one shell.

@@ -5,7 +5,7 @@ use std::fs;
 use crate::sources::repository;
 
 /// Rows of the page, with the folders in `tests/tools` and the modules whose versions they name.
-const ROWS: [(&str, &[(&str, &str)]); 5] = [
+const ROWS: [(&str, &[(&str, &str)]); 6] = [
     (
         "Kubernetes",
         &[
@@ -36,6 +36,14 @@ const ROWS: [(&str, &[(&str, &str)]); 5] = [
     (
         "containerd",
         &[("cluster", "github.com/containerd/containerd/v2")],
+    ),
+    (
+        "Multus, whereabouts, MACVLAN plugin",
+        &[
+            ("networks", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"),
+            ("networks", "github.com/k8snetworkplumbingwg/whereabouts"),
+            ("networks", "github.com/containernetworking/plugins"),
+        ],
     ),
 ];
 

@@ -11,6 +11,7 @@ use tests::kueue::objects::{QUEUE_LABEL, cluster_queue};
 use tests::kueue::workload::{Workload, of_job};
 
 use super::fixture::{FLAVOR, Fixture, QUEUE, job};
+use super::topology;
 use crate::chart::admin::Admin;
 use crate::processes::RELEASE;
 
@@ -96,6 +97,7 @@ async fn what_the_pages_about_queues_say_works() {
     assert!(followed > 6, "{followed} blocks");
 
     share(&fixture, &admin).await;
+    topology::keeps_pods_at_one_controller(&fixture).await;
 }
 
 /// Team a borrows what team b does not use, until team b needs it. Then team b borrows no more than its limit.

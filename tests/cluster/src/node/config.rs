@@ -8,7 +8,7 @@ use super::NodeSpec;
 use crate::{
     images::PAUSE_IMAGE,
     pki::{cluster_ca, identity},
-    plan::{DNS_IP, POD_RANGE},
+    plan::{CNI_CONFIG, CNI_PLUGINS, DNS_IP, POD_RANGE},
 };
 
 /// containerd: overlay snapshots, cgroupfs, and no setting that needs CAP_SYS_RESOURCE.
@@ -47,8 +47,8 @@ BinaryName = "{dir}/tools/runc"
 SystemdCgroup = false
 
 [plugins."io.containerd.cri.v1.runtime".cni]
-bin_dirs = ["{cni}"]
-conf_dir = "{dir}/cni"
+bin_dirs = ["{cni}", "{dir}/{CNI_PLUGINS}"]
+conf_dir = "{dir}/{CNI_CONFIG}"
 "#
     )
 }

@@ -9,7 +9,7 @@ use crate::{
     cgroups,
     files::{At, FileError, make_dir, read, write},
     network::Ip,
-    plan::HOST_IP,
+    plan::{CNI_CONFIG, CNI_PLUGINS, HOST_IP},
     tools::debian::Root,
     wait::{Seen, until},
 };
@@ -32,7 +32,8 @@ pub(super) async fn prepare(spec: &NodeSpec) -> Result<(), NodeError> {
         "container-logs",
         "cni-results",
         "ipam",
-        "cni",
+        CNI_CONFIG,
+        CNI_PLUGINS,
         "plugins",
         "sysctl",
         "tools",
@@ -45,7 +46,8 @@ pub(super) async fn prepare(spec: &NodeSpec) -> Result<(), NodeError> {
     write_tools(spec)?;
     let cgroup = cgroups::make(&spec.name)?;
     write(&spec.dir.join("containerd.toml"), config::containerd(spec))?;
-    write(&spec.dir.join("cni/10-bridge.conflist"), config::cni(spec))?;
+    let cni = spec.dir.join(CNI_CONFIG).join("10-bridge.conflist");
+    write(&cni, config::cni(spec))?;
     write(&spec.dir.join("resolv.conf"), config::resolv_conf())?;
     write(
         &spec.dir.join("kubelet.json"),

@@ -1,6 +1,9 @@
 //! The operator's Helm release on the cluster, installed from an unpacked package as an admin does.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use cluster::command::{self, CommandError};
 use cluster::lifecycle::Cluster;
@@ -49,10 +52,18 @@ impl Release {
     /// Upgrades the release: these values change (`name=value`), all others remain. Waits until it
     /// is ready.
     pub fn upgrade(&self, values: &[&str]) -> Result<(), CommandError> {
+        self.upgrade_with(&[], values)
+    }
+
+    /// The same, with the values of these files before the others.
+    pub fn upgrade_with(&self, files: &[&Path], values: &[&str]) -> Result<(), CommandError> {
         let chart = self.package.chart();
         let mut helm = self.helm(&["upgrade", NAMESPACE]);
         helm.arg(chart)
             .args(["--reset-then-reuse-values", "--wait", "--timeout", "180s"]);
+        for file in files {
+            helm.arg("--values").arg(file);
+        }
         for value in values {
             helm.args(["--set", value]);
         }

@@ -9,7 +9,9 @@ use std::{
 
 mod catalog;
 
-pub use self::catalog::{GoTool, OF_CLUSTER, OLDEST_KUBELET, Program, TOOLS, of_tests};
+pub use self::catalog::{
+    GoTool, OF_CLUSTER, OF_NETWORKS, OLDEST_KUBELET, Program, TOOLS, of_tests,
+};
 use super::{ToolsError, stored};
 use crate::{
     command,

@@ -46,7 +46,7 @@ const VERSION_OF_KUBERNETES: &[(&str, &str)] = &[
 ];
 
 /// Every tool that is built from a Go module.
-pub const TOOLS: [GoTool; 17] = [
+pub const TOOLS: [GoTool; 20] = [
     GoTool {
         name: "kubernetes",
         pins: "cluster",
@@ -227,6 +227,37 @@ pub const TOOLS: [GoTool; 17] = [
         ],
         variables: &[],
     },
+    // What makes the second interface of Pods, as the network preset of the chart uses it.
+    GoTool {
+        name: "multus",
+        pins: "networks",
+        module: "gopkg.in/k8snetworkplumbingwg/multus-cni.v4",
+        programs: &[program(
+            "multus",
+            "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",
+        )],
+        variables: &[],
+    },
+    GoTool {
+        name: "whereabouts",
+        pins: "networks",
+        module: "github.com/k8snetworkplumbingwg/whereabouts",
+        programs: &[program(
+            "whereabouts",
+            "github.com/k8snetworkplumbingwg/whereabouts/cmd",
+        )],
+        variables: &[],
+    },
+    GoTool {
+        name: "macvlan",
+        pins: "networks",
+        module: "github.com/containernetworking/plugins",
+        programs: &[program(
+            "macvlan",
+            "github.com/containernetworking/plugins/plugins/main/macvlan",
+        )],
+        variables: &[],
+    },
     GoTool {
         name: "mpi-operator",
         pins: "mpi-operator",
@@ -241,6 +272,9 @@ pub const TOOLS: [GoTool; 17] = [
 
 /// Names of the tools of a cluster with the operator. The others are for tests.
 pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
+
+/// Names of the tools that give Pods a second interface. Nodes have them only in the trial that installs them.
+pub const OF_NETWORKS: [&str; 3] = ["multus", "whereabouts", "macvlan"];
 
 /// Names of the tools that only a few checks of a release use, and of other operators in benchmarks. They are built
 /// when they are used.
