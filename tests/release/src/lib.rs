@@ -10,6 +10,7 @@
 //!   licences, and `package::twice` compares the bytes of two builds. `package::previous` provides the previous release.
 //! - [`publish::push`] copies image, chart and guests of a package to a registry, and [`signing::Cosign`] signs them and
 //!   the files with the key of the publisher.
+//! - [`site::write`] makes the sources of a site of the documents.
 //!
 //! It uses tools and images of `cluster`, and starts no cluster. It must not know any package of the operator but those for
 //! guests and policies, which define a valid guest and its artefact.
@@ -21,5 +22,6 @@ pub mod image;
 pub mod package;
 pub mod publish;
 pub mod signing;
+pub mod site;
 
 pub use provision::cargo;
