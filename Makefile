@@ -24,6 +24,9 @@ CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 # Only `make advisories` needs it: the suite checks deny.toml without it.
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
+# Only `make site` needs it: the suite checks the sources of the site without it.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(CACHE)/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 CARGO_FUZZ_VERSION := 0.13.2
 CARGO_FUZZ := $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
 # `make fuzz FUZZ_SECONDS=3600 FUZZ_TARGETS=rest_bodies`
@@ -37,7 +40,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # or 1.35.
 OTHER_VERSIONS := 1.36 1.35
 
-.PHONY: help demo up down dist release release-twice check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-partitions bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice plugins site check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-partitions bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -58,13 +61,23 @@ dist: ## build the operator, the agent, the plugin of kubectl and the guests for
 	@sh tests/preflight.sh dist
 	@$(PROVISION) dist
 
-release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too
+release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too, signed with COSIGN_KEY, pushed to REGISTRY
 	@sh tests/preflight.sh release
-	@$(PROVISION) release $(if $(ARM64),--arm64)
+	@$(PROVISION) release $(if $(ARM64),--arm64) $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) $(if $(REGISTRY),--registry $(REGISTRY))
 
 release-twice: ## build the release again in another folder, without a cache, and compare every byte
 	@sh tests/preflight.sh release-twice
 	@$(PROVISION) release --twice $(if $(ARM64),--arm64)
+
+plugins: ## build kubectl ipu for Windows into dist/plugins, and for macOS where SDKROOT names Apple's SDK
+	@sh tests/preflight.sh plugins
+	@tests/plugins.sh $(CACHE) dist/plugins
+
+site: ## build a site of the documents, with search, into dist/site/html
+	@sh tests/preflight.sh site
+	@$(MAKE) --no-print-directory $(MDBOOK)
+	cargo run --locked --quiet --package release --bin build-site -- dist/site
+	$(MDBOOK) build dist/site
 
 check: lint unit ## formatting, lints and the tests that need no server: run it before every commit
 
@@ -183,11 +196,14 @@ mutants: ## apply each mutation to a copy of the sources, and check that the sim
 	cargo run --locked --package bench --bin mutants
 
 # These are programs of this machine, and the fuzz targets choose their own flags.
-$(DENY) $(CARGO_FUZZ) fuzz mutants: unexport CARGO_BUILD_TARGET
-$(DENY) $(CARGO_FUZZ) fuzz mutants: unexport CARGO_ENCODED_RUSTFLAGS
+$(DENY) $(MDBOOK) $(CARGO_FUZZ) fuzz mutants plugins: unexport CARGO_BUILD_TARGET
+$(DENY) $(MDBOOK) $(CARGO_FUZZ) fuzz mutants plugins: unexport CARGO_ENCODED_RUSTFLAGS
 
 $(DENY):
 	cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
+
+$(MDBOOK):
+	cargo install mdbook --version $(MDBOOK_VERSION) --debug --locked --no-default-features --features search --root $(CACHE)/mdbook-$(MDBOOK_VERSION)
 
 $(CARGO_FUZZ):
 	cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)

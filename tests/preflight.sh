@@ -25,8 +25,12 @@ if [ "$target" = fuzz ]; then
     needs c++ "libFuzzer is written in C++ (apt-get install g++)"
     needs basenc "install coreutils 8.31 or later"
 fi
+if [ "$target" = plugins ]; then
+    needs rustup "only rustup has the standard libraries for Windows and macOS; install it"
+    needs python3 "zig comes from the Python registry; install Python 3 with venv (apt-get install python3-venv)"
+fi
 case $target in
-advisories | dist | fuzz | generate | lint | mutants | placement | soak | unit | verify-generated) exit 0 ;;
+advisories | dist | fuzz | generate | lint | mutants | placement | plugins | site | soak | unit | verify-generated) exit 0 ;;
 esac
 
 [ "$(id -u)" = 0 ] ||

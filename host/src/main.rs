@@ -23,7 +23,7 @@ use ipu_runtime::release::Process;
 use ipu_runtime::telemetry;
 use ipu_runtime::telemetry::LogArguments;
 use ipu_runtime::telemetry::level::LogLevel;
-use ipu_runtime::telemetry::trace::{self, Traces};
+use ipu_runtime::telemetry::trace::Traces;
 use ipu_text::{explain, sanitize_lines};
 use tokio::runtime::Runtime;
 
@@ -128,10 +128,7 @@ fn start_log(
     log: &LogArguments,
     process: &'static str,
 ) -> anyhow::Result<(LogLevel, Option<Traces>)> {
-    let traces = log.traces_endpoint.as_deref();
-    let traces = traces.filter(|address| !address.is_empty());
-    let traces = traces.map(|address| trace::start(address, process));
-    let traces = traces.transpose()?;
+    let traces = log.traces(process)?;
     let level = telemetry::start(log.log_format, &log.log_level, traces.as_ref())?;
     panics::install();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");

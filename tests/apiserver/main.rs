@@ -69,6 +69,8 @@ mod printed;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod published;
+#[cfg(test)]
 mod rejected;
 mod rest;
 #[cfg(test)]

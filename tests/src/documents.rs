@@ -37,6 +37,9 @@ pub const API_SERVER: &str = "sh";
 /// Blocks that need an API server with Kueue and the operator.
 pub const KUEUE: &str = "sh kueue";
 
+/// Blocks that need a registry and cosign.
+pub const REGISTRY: &str = "sh registry";
+
 /// Blocks for authors of policies.
 pub const AUTHOR: &str = "sh author";
 
@@ -132,6 +135,18 @@ pub const COMMANDS_FOR_AUTHORS: [Typed; 3] = [
     for_authors("charts/ipu-operator/docs/policy-replay"),
     for_authors("charts/ipu-operator/docs/placement"),
 ];
+
+/// The page that publishes a guest. Its manifest is applied too.
+pub const PUBLISH_GUEST: Typed = Typed {
+    document: "charts/ipu-operator/docs/policy-publish",
+    marks: &["yaml", REGISTRY],
+};
+
+/// The page that verifies a release.
+pub const VERIFY_RELEASE: Typed = Typed {
+    document: "charts/ipu-operator/docs/release-verify",
+    marks: &[REGISTRY],
+};
 
 /// The example policies that are written in Rust.
 pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [

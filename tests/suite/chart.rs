@@ -127,6 +127,7 @@ fn every_block_of_the_documents_says_what_it_needs() {
         "sh elsewhere",
         "sh author",
         "sh kueue",
+        "sh registry",
         "yaml",
         "text",
     ];

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use tests::documents::{
-    API_SERVER, AUTHOR, KUEUE, NODES, QUEUES, REFUSED, Typed, typed, typed_for_authors,
-    typed_on_api_server,
+    API_SERVER, AUTHOR, KUEUE, NODES, PUBLISH_GUEST, QUEUES, REFUSED, REGISTRY, Typed,
+    VERIFY_RELEASE, typed, typed_for_authors, typed_on_api_server,
 };
 
 use crate::sources::{documents, repository};
@@ -87,7 +87,7 @@ fn known_marks() -> Vec<String> {
 fn every_block_of_commands_has_a_mark_that_is_known() {
     let known = known_marks();
     assert!(known.len() > 4, "{known:?}");
-    for mark in [API_SERVER, AUTHOR, KUEUE, NODES, REFUSED] {
+    for mark in [API_SERVER, AUTHOR, KUEUE, NODES, REFUSED, REGISTRY] {
         assert!(known.iter().any(|known| known == mark), "{mark}");
     }
     for (document, marks) in marks() {
@@ -154,6 +154,11 @@ fn every_block_for_authors_is_typed() {
 #[test]
 fn every_block_that_needs_kueue_is_typed() {
     hold(&QUEUES, &[KUEUE]);
+}
+
+#[test]
+fn every_block_that_needs_a_registry_is_typed() {
+    hold(&[PUBLISH_GUEST, VERIFY_RELEASE], &[REGISTRY]);
 }
 
 /// The maximum of words in the median page for users.

@@ -25,6 +25,7 @@ mod reasons;
 mod released;
 mod retired_words;
 mod rules;
+mod site;
 mod sources;
 mod test_commands;
 mod versions;

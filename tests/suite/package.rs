@@ -39,6 +39,7 @@ fn files() -> Files {
             .map(|platform| (platform, PLUGIN.to_owned()))
             .to_vec(),
         image: IMAGE.to_owned(),
+        image_digest: format!("sha256:{}", sha256_of(IMAGE)),
         platforms: vec![AMD64, ARM64],
     };
     package::files(&Settings::from_env().unwrap(), parts, TIME).unwrap()
@@ -68,6 +69,7 @@ fn it_contains_everything_that_an_installation_needs() {
         "bin",
         "charts",
         "crds",
+        "digests.txt",
         "examples",
         "guests",
         "images",
@@ -91,6 +93,25 @@ fn it_contains_everything_that_an_installation_needs() {
             PLUGIN
         );
     }
+}
+
+#[test]
+fn its_digests_are_those_of_image_chart_and_guests() {
+    let text = String::from_utf8(FILES["digests.txt"].clone()).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| line.split_once("  ").unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2 + GUESTS.len());
+    let (image, chart) = (lines[0], lines[1]);
+    assert_eq!(image.0, format!("sha256:{}", sha256_of(IMAGE)));
+    assert_eq!(image.1, format!("ipu-operator:{VERSION}"));
+    assert_eq!(chart.1, format!("charts/ipu-operator:{VERSION}"));
+    let manifest = json(&format!("charts/oci/blobs/{}", chart.0.replace(':', "/")));
+    let packed = &FILES[&format!("charts/{}", chart::file(VERSION))];
+    let layer = &manifest["layers"][0];
+    assert_eq!(layer["digest"], digest_of(packed).to_string());
+    assert_eq!(layer["size"], packed.len());
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use crate::sources::repository;
 
 /// Every program that a target requires.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 14] = [
     "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "npm", "rustc", "c++",
-    "basenc",
+    "basenc", "rustup", "python3",
 ];
 /// The output of the fake `uname` and `id` on a suitable machine: `uname -s`, `uname -m` and `id -u`.
 const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
@@ -76,9 +76,11 @@ fn a_suitable_machine_passes_without_output() {
         "lint",
         "mutants",
         "placement",
+        "plugins",
         "race",
         "release",
         "release-twice",
+        "site",
         "soak",
         "test",
         "test-apiserver",
@@ -138,6 +140,11 @@ fn a_missing_program_is_named_with_what_to_install() {
             "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
         ),
         ("test-nodes", "go", "install Go 1.26 or later"),
+        (
+            "plugins",
+            "rustup",
+            "only rustup has the standard libraries for Windows and macOS; install it",
+        ),
         (
             "soak",
             "cc",

@@ -24,6 +24,38 @@ twice. Memory that is no longer needed goes back after a second, and threads sha
 {{- end -}}
 
 {{/*
+Variables of a process that sends traces: what Kubernetes knows about its Pod, for the attributes of the traces. Arguments:
+(list root values container deployment). The result is a list in JSON.
+*/}}
+{{- define "ipu-operator.traceVariables" -}}
+{{- $sends := (index . 0).Values.traces.endpoint -}}
+{{- range (index . 1).extraEnv | default list -}}
+{{- if has .name (list "OTEL_EXPORTER_OTLP_ENDPOINT" "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") }}{{ $sends = .name }}{{ end -}}
+{{- end -}}
+{{- $variables := list -}}
+{{- if $sends -}}
+{{- $fields := dict "POD_NAME" "metadata.name" "POD_UID" "metadata.uid" "NAMESPACE_NAME" "metadata.namespace" "NODE_NAME" "spec.nodeName" -}}
+{{- range $name, $path := $fields -}}
+{{- $source := dict "fieldRef" (dict "fieldPath" $path) -}}
+{{- $variables = append $variables (dict "name" (printf "OTEL_RESOURCE_ATTRIBUTES_%s" $name) "valueFrom" $source) -}}
+{{- end -}}
+{{- $variables = append $variables (dict "name" "OTEL_RESOURCE_ATTRIBUTES_CONTAINER_NAME" "value" (index . 2)) -}}
+{{- $variables = append $variables (dict "name" "OTEL_RESOURCE_ATTRIBUTES_DEPLOYMENT_NAME" "value" (index . 3)) -}}
+{{- end -}}
+{{- toJson $variables -}}
+{{- end -}}
+
+{{/* Arguments of a process for its traces. */}}
+{{- define "ipu-operator.traceArguments" -}}
+{{- with .Values.traces.endpoint }}
+- {{ printf "--traces-endpoint=%s" . | quote }}
+{{- end }}
+{{- if (.Values.traces.tls | default dict).secretName }}
+- --traces-tls-dir=/traces-tls
+{{- end }}
+{{- end -}}
+
+{{/*
 Resources of a container. Kubernetes refuses a request above its limit. It overcommits CPU, memory and ephemeral
 storage only. Arguments: (list section resources).
 */}}
@@ -89,6 +121,12 @@ stays in the Pod, because others may write to a claim.
   persistentVolumeClaim:
     claimName: {{ . | quote }}
 {{- end }}
+{{- with (.Values.traces.tls | default dict).secretName }}
+- name: traces-tls
+  secret:
+    secretName: {{ . | quote }}
+    defaultMode: 0440
+{{- end }}
 {{- end -}}
 
 {{- define "ipu-operator.volumeMounts" -}}
@@ -97,6 +135,11 @@ stays in the Pod, because others may write to a claim.
 {{- if include "ipu-operator.moduleClaim" . }}
 - name: modules
   mountPath: {{ include "ipu-operator.moduleDir" . }}
+{{- end }}
+{{- if (.Values.traces.tls | default dict).secretName }}
+- name: traces-tls
+  mountPath: /traces-tls
+  readOnly: true
 {{- end }}
 {{- end -}}
 

@@ -18,7 +18,7 @@ use ipu_runtime::fair_semaphore::Client;
 use ipu_runtime::panics;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
-use ipu_runtime::telemetry::trace;
+use ipu_runtime::telemetry::trace::{self, TracedObject};
 use ipu_text::explain;
 use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
@@ -291,7 +291,17 @@ fn span(webhook: &str, request: &AdmissionRequest) -> Span {
     let object = object.and_then(Value::as_str).unwrap_or_default();
     let (uid, trace_id) = (&request.uid, trace::id(object));
     let span = tracing::error_span!("admission", webhook, job, uid, trace_id);
-    trace::of_job(&span, object);
+    let reviewed = match request.reviewed {
+        Reviewed::IPUJob | Reviewed::Scale => Reviewed::IPUJob,
+        Reviewed::Pod => Reviewed::Pod,
+    };
+    let traced = TracedObject {
+        kind: reviewed.kind(),
+        namespace: &request.namespace,
+        name: &request.name,
+        uid: object,
+    };
+    trace::of_object(&span, &traced);
     span
 }
 

@@ -11,7 +11,7 @@ use ipu_runtime::clock;
 use ipu_runtime::dry_run;
 use ipu_runtime::events::{Event, EventQueue};
 use ipu_runtime::served_group::ServedGroup;
-use ipu_runtime::telemetry::trace;
+use ipu_runtime::telemetry::trace::{self, TracedObject};
 use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::apply::StaleRights;
 use super::cache_sync::CacheSync;
-use super::job_object::{JobObject, job_uid};
+use super::job_object::{JobObject, JobRef, job_uid};
 use super::observe::Snapshot;
 use super::plan::{DependentKind, Plan};
 use super::raw::RawJob;
@@ -210,9 +210,11 @@ impl Context {
         let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
         let written = writes::status::replace(&self.jobs(snapshot), &name, &object, view).await?;
         let first_run = self.counts.record_status(&snapshot.job, old, &new, now);
-        if let (true, Some(created)) = (first_run, snapshot.job.creation_timestamp()) {
-            let job = snapshot.job.job().map(|job| job.to_string());
-            trace::runs(&uid, job.unwrap_or_default(), created.0, now);
+        if first_run
+            && let Some(created) = snapshot.job.creation_timestamp()
+            && let Some(job) = snapshot.job.job()
+        {
+            trace::runs(&traced(&job, &uid), created.0, now);
         }
         let events = events::status_events(old, &new);
         self.publish(&snapshot.job, events);
@@ -240,5 +242,15 @@ impl Context {
         }});
         let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
         writes::patch_job(&self.jobs(snapshot), &name, &patch, view).await
+    }
+}
+
+/// The job as the attributes of its spans name it.
+pub(super) fn traced<'a>(job: &'a JobRef, uid: &'a str) -> TracedObject<'a> {
+    TracedObject {
+        kind: "IPUJob",
+        namespace: &job.namespace,
+        name: &job.name,
+        uid,
     }
 }

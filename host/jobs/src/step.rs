@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use tracing::Instrument;
 
 use super::StepError;
-use super::context::Context;
+use super::context::{Context, traced};
 use super::facts;
 use super::finalize::{self, Deleting};
 use super::job_object::JobRef;
@@ -46,7 +46,7 @@ pub(super) async fn step(context: &Context, job: &JobRef) -> RequeueDelay {
     let uid = snapshot.job.uid().unwrap_or_default();
     // A span of level error is enabled at every log level.
     let span = tracing::error_span!("reconcile", %job, trace_id = trace::id(&uid));
-    trace::of_job(&span, &uid);
+    trace::of_object(&span, &traced(job, &uid));
     advance(context, snapshot).instrument(span).await
 }
 

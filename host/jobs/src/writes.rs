@@ -59,7 +59,12 @@ pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) ->
 where
     K: JobObject + Clone + Debug,
 {
-    let span = tracing::trace_span!("create", object = object_name(object));
+    let span = tracing::trace_span!(
+        "create",
+        object = object_name(object),
+        k8s.namespace.name = object.meta().namespace,
+        k8s.pod.name = (K::kind(&()) == "Pod").then(|| object.name_any()),
+    );
     match api.create(&requests::post(), object).instrument(span).await {
         Ok(created) => {
             view.expect_update(&created);

@@ -10,7 +10,7 @@ use super::registry::{Registry, RegistryError};
 
 impl Registry {
     /// Uploads a blob, unless the registry has it.
-    pub(super) async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
+    pub async fn put_blob(&self, bytes: Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(&bytes).to_string();
         let what = format!("the upload of the blob {digest}");
         let known = self.at(&format!("blobs/{digest}"));
@@ -40,7 +40,7 @@ impl Registry {
     }
 
     /// Uploads a manifest under its tag or its digest.
-    pub(super) async fn put_manifest(
+    pub async fn put_manifest(
         &self,
         version: &str,
         kind: &'static str,

@@ -18,7 +18,7 @@ use ipu_ledger::requeue;
 use ipu_ledger::step::Requeue;
 use ipu_placement::requests as request;
 use ipu_runtime::clock;
-use ipu_runtime::telemetry::trace;
+use ipu_runtime::telemetry::trace::{self, TracedObject};
 use ipu_runtime::work_queue::{self, ReconcileError, Slot, measured};
 use ipu_text::explain;
 use kube::ResourceExt;
@@ -80,7 +80,13 @@ pub(super) fn span(name: &str, owner: Option<&PartitionOwner>) -> Span {
     let uid = owner.map_or("", |owner| &owner.uid);
     let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
     let span = tracing::error_span!("reconcile", partition = name, job, trace_id);
-    trace::of_job(&span, uid);
+    let traced = owner.map_or_else(TracedObject::default, |owner| TracedObject {
+        kind: &owner.kind,
+        namespace: &owner.namespace,
+        name: &owner.name,
+        uid: &owner.uid,
+    });
+    trace::of_object(&span, &traced);
     span
 }
 

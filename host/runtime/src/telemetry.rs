@@ -5,6 +5,9 @@ pub mod level;
 mod tests;
 pub mod trace;
 
+use std::env;
+use std::path::PathBuf;
+
 use clap::Args;
 use tracing::dispatcher::set_global_default;
 use tracing::{Dispatch, Level, Metadata};
@@ -14,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use self::level::LogLevel;
-use self::trace::Traces;
+use self::trace::{Destination, TraceError, TraceOptions, Traces};
 
 /// Prefixes of the operator's packages, which identify its log lines.
 const PACKAGES: [&str; 2] = ["ipu_", "vipu_client"];
@@ -36,9 +39,26 @@ pub struct LogArguments {
     /// Level of the log, or a list such as info,ipu_operator=debug.
     #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Address of the OTLP collector (gRPC), as http://<host>:<port>; no traces if empty.
+    /// Address of the OTLP collector (gRPC), as http://<host>:<port> or https://<host>:<port>. If empty, the standard
+    /// variables decide (OTEL_EXPORTER_OTLP_ENDPOINT and others); without them, no traces are sent.
     #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
     pub traces_endpoint: Option<String>,
+    /// Folder with ca.crt, the CA of the collector, and tls.crt and tls.key where it requires a client certificate.
+    #[arg(long, env = "IPU_OPERATOR_TRACES_TLS_DIR")]
+    pub traces_tls_dir: Option<PathBuf>,
+}
+
+impl LogArguments {
+    /// Starts to send the traces of this process, if the options or the standard variables name a collector.
+    pub fn traces(&self, process: &'static str) -> Result<Option<Traces>, TraceError> {
+        let options = TraceOptions {
+            endpoint: self.traces_endpoint.as_deref(),
+            tls_dir: self.traces_tls_dir.as_deref(),
+        };
+        let destination = Destination::find(&options, |name| env::var(name).ok())?;
+        let started = destination.map(|destination| trace::start(&destination, process));
+        started.transpose()
+    }
 }
 
 /// Format of log lines.

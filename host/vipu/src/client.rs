@@ -335,7 +335,13 @@ impl VipuClient {
         deadline: Duration,
         call: Pin<Box<impl Future<Output = Result<T, Status>>>>,
     ) -> Result<T, VipuError> {
-        let span = tracing::trace_span!("vipu", method, controller = self.name());
+        let span = tracing::trace_span!(
+            "vipu",
+            method,
+            controller = self.name(),
+            rpc.system = "grpc",
+            rpc.method = method,
+        );
         let call = tokio::time::timeout(deadline, call.instrument(span));
         let result = call.await.unwrap_or_else(|_| {
             self.inner.connections.forget();

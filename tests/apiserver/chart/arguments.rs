@@ -1,6 +1,6 @@
 //! The processes understand the arguments that the chart passes to them, according to their own definition.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -82,6 +82,9 @@ pub(crate) fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
 /// The variable that the memory allocator reads.
 const OF_THE_ALLOCATOR: &str = "_RJEM_MALLOC_CONF";
 
+/// Start of the variables that the traces read, which are no options.
+const OF_TRACES: &str = "OTEL_RESOURCE_ATTRIBUTES_";
+
 /// Returns the command line of a container. A variable of its environment becomes the option that reads it, so that
 /// the test finds variables that nothing reads.
 fn command_line(container: &Value) -> Vec<String> {
@@ -93,7 +96,7 @@ fn command_line(container: &Value) -> Vec<String> {
     let process = definition.find_subcommand(&line[1]).unwrap();
     for variable in list("env") {
         let name = text(&variable["name"]).unwrap();
-        if name == OF_THE_ALLOCATOR {
+        if name == OF_THE_ALLOCATOR || name.starts_with(OF_TRACES) {
             continue;
         }
         let option = process
@@ -259,8 +262,9 @@ fn the_checks_of_nodes_start_as_the_chart_says() {
 
 #[test]
 fn traces_go_where_the_values_say_and_by_default_nowhere() {
-    let collector = Some("http://collector.observability:4317".to_owned());
+    let collector = Some("https://collector.observability:4317".to_owned());
     for (values, wanted) in [(None, None), (Some("everything.yaml"), collector)] {
+        let folder = wanted.as_ref().map(|_| PathBuf::from("/traces-tls"));
         for process in ["controller", "vipu-proxy"] {
             let log = match parsed(process, values) {
                 Task::Controller(arguments) => arguments.log,
@@ -268,6 +272,7 @@ fn traces_go_where_the_values_say_and_by_default_nowhere() {
                 _ => panic!("the Deployment starts {process}"),
             };
             assert_eq!(log.traces_endpoint, wanted, "{process} with {values:?}");
+            assert_eq!(log.traces_tls_dir, folder, "{process} with {values:?}");
         }
     }
 }

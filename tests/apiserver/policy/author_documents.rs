@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cluster::command;
 use cluster::progress::Progress;
@@ -22,7 +22,7 @@ use super::fixture::Fixture;
 const STEP: usize = 300;
 
 /// The text of a document.
-fn text(typed: &Typed) -> String {
+pub(super) fn text(typed: &Typed) -> String {
     fs::read_to_string(checkout().join(format!("{}.md", typed.document))).unwrap()
 }
 
@@ -33,26 +33,52 @@ fn commands(typed: &Typed) -> String {
     blocks.flat_map(|block| [block.commands, "\n"]).collect()
 }
 
-/// Runs a script in a folder, with cargo, rustup, kubectl and the operator's program on the path.
+/// A shell with cargo, rustup, kubectl and the operator's program on its path.
+#[derive(Debug)]
+pub(super) struct Shell<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) kubeconfig: &'a Path,
+    /// Further programs.
+    pub(super) programs: &'a [PathBuf],
+    /// Further variables.
+    pub(super) variables: &'a [(&'a str, PathBuf)],
+}
+
+impl Shell<'_> {
+    /// Runs a script. Returns its output.
+    pub(super) fn run(&self, script: &str) -> String {
+        let programs = tempfile::tempdir().unwrap();
+        project::programs(programs.path()).unwrap();
+        let settings = Settings::from_env().unwrap();
+        let tools = Tools::fetch_some(&settings, &Progress::start(), &["kubernetes"]).unwrap();
+        let others = [
+            tools.program("kubectl").to_owned(),
+            debug_operator::program().unwrap(),
+        ];
+        let others = others
+            .iter()
+            .chain(self.programs)
+            .map(|program| program.parent().unwrap().to_owned());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(programs.path().to_owned()).chain(others);
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
+        let mut shell = clean("bash");
+        shell.args(["-euxo", "pipefail", "-c", script]);
+        shell.env("PATH", path).env("KUBECONFIG", self.kubeconfig);
+        shell.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command::output(shell.current_dir(self.folder)).unwrap()
+    }
+}
+
+/// Runs a script in a folder.
 fn run(script: &str, folder: &Path, kubeconfig: &Path) -> String {
-    let programs = tempfile::tempdir().unwrap();
-    project::programs(programs.path()).unwrap();
-    let settings = Settings::from_env().unwrap();
-    let tools = Tools::fetch_some(&settings, &Progress::start(), &["kubernetes"]).unwrap();
-    let others = [
-        tools.program("kubectl").to_owned(),
-        debug_operator::program().unwrap(),
-    ];
-    let others = others
-        .iter()
-        .map(|program| program.parent().unwrap().to_owned());
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::iter::once(programs.path().to_owned()).chain(others);
-    let path = std::env::join_paths(folders.chain(std::env::split_paths(&path))).unwrap();
-    let mut shell = clean("bash");
-    shell.args(["-euxo", "pipefail", "-c", script]);
-    shell.env("PATH", path).env("KUBECONFIG", kubeconfig);
-    command::output(shell.current_dir(folder)).unwrap()
+    let shell = Shell {
+        folder,
+        kubeconfig,
+        programs: &[],
+        variables: &[],
+    };
+    shell.run(script)
 }
 
 /// Runs the commands of documents in one shell with the cluster of the fixture, in a folder with the repository's

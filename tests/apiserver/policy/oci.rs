@@ -1,6 +1,7 @@
 //! Modules from a real OCI registry, pushed with `policy push` and signed with the real cosign.
 
 mod author;
+mod documents;
 mod keys;
 mod volume;
 

@@ -1,5 +1,7 @@
 //! The command line of the harness: fetches tools, starts and stops the cluster, and runs the demo.
 
+mod publish;
+
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
@@ -24,6 +26,8 @@ use release::{
     image::{self, compressed_size},
     package::{Package, previous::Previous, twice::compare},
 };
+
+use self::publish::Publisher;
 
 /// A Kubernetes cluster of two nodes in processes, to try the IPU Operator on real components.
 #[derive(Parser)]
@@ -65,6 +69,8 @@ enum Task {
         /// Build the package again in another folder, and compare every byte.
         #[arg(long)]
         twice: bool,
+        #[command(flatten)]
+        publisher: Publisher,
     },
     /// Build the package of the previous release into the cache, unless it is there.
     PreviousRelease,
@@ -101,7 +107,15 @@ fn run(task: &Task) -> Result<()> {
         Task::Dist => {
             Dist::build(&settings, Profile::Release, &progress)?;
         }
-        Task::Release { arm64, twice } => release(&settings, &progress, *arm64, *twice)?,
+        Task::Release {
+            arm64,
+            twice,
+            publisher,
+        } => {
+            publish::refuse_changes(&settings, publisher)?;
+            let package = release(&settings, &progress, *arm64, *twice)?;
+            publish::publish(&settings, &progress, &package, publisher)?;
+        }
         Task::PreviousRelease => {
             let previous = Previous::locked(&settings.checkout)?;
             let package = previous.ensure(&settings, &progress)?;
@@ -155,7 +169,7 @@ async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
 }
 
 /// Builds the package of a release, and prints its path and its digests.
-fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
+fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<Package> {
     let dist = Dist::build(settings, Profile::Release, progress)?;
     let mut programs = vec![dist.programs().clone()];
     if arm64 {
@@ -184,7 +198,7 @@ fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -
             println!("the same both times: {digest}  {file}");
         }
     }
-    Ok(())
+    Ok(package)
 }
 
 /// Prints how to use the cluster. The last line is for the shell's `eval`.

@@ -6,10 +6,13 @@
 pub mod archive;
 pub mod chart;
 pub mod crates;
+pub mod digests;
 pub mod guests;
 pub mod krew;
+pub mod layout;
 pub mod licences;
 pub mod previous;
+pub mod provenance;
 pub mod sbom;
 pub mod sums;
 pub mod twice;
@@ -32,7 +35,7 @@ use self::guests::GuestsError;
 use self::sbom::SbomError;
 use self::sums::SumsError;
 use crate::dist::{Dist, PLUGIN, Profile, Programs};
-use crate::image::joined::join;
+use crate::image::joined::{join, unpacked};
 use crate::image::{self, compressed_size};
 
 /// The version of all files in the package.
@@ -116,7 +119,7 @@ pub struct Package {
 
 impl Package {
     /// Makes the package from the built files, and from the programs and the image of each platform. Beside it are the
-    /// manifest of krew, which contains its checksum, and the checksums of both.
+    /// manifest of krew, which contains its checksum, the provenance, and the checksums of all three.
     pub fn make(
         settings: &Settings,
         dist: &Dist,
@@ -129,6 +132,7 @@ impl Package {
             small_enough(platform.architecture, compressed_size(image)?)?;
         }
         let time = time(&settings.checkout)?;
+        let archive_of_image = image(images)?;
         let plugin = |programs: &Programs| -> Result<_, FileError> {
             let path = programs.plugin();
             Ok((programs.platform, fs::read(&path).at("read", &path)?))
@@ -136,7 +140,8 @@ impl Package {
         let parts = Parts {
             guests: dist.dir().join("guests"),
             plugins: programs.iter().map(plugin).collect::<Result<_, _>>()?,
-            image: image(images)?,
+            image_digest: image_digest(&archive_of_image),
+            image: archive_of_image,
             platforms: images.iter().map(|(platform, _)| *platform).collect(),
         };
         let files = files(settings, parts, time)?;
@@ -148,14 +153,16 @@ impl Package {
         let packed = archive::tar_gz(&files, &(name + "/"), time).at("pack", &archive)?;
         let platforms: Vec<_> = programs.iter().map(|one| one.platform).collect();
         let krew = krew::manifest(&files, &platforms, &sha256_of(&packed))?;
-        let beside = [
-            (file, packed.clone()),
-            (krew::NAME.to_owned(), krew.clone()),
-        ];
-        let sums = sums::list(&Files::from(beside));
-        write(&archive, packed)?;
-        write(&folder.join(krew::NAME), krew)?;
-        write(&folder.join(sums::NAME), sums)?;
+        let provenance = provenance::predicate(&settings.checkout, &platforms)?;
+        let mut beside = Files::from([
+            (file, packed),
+            (krew::NAME.to_owned(), krew),
+            (provenance::NAME.to_owned(), provenance),
+        ]);
+        beside.insert(sums::NAME.to_owned(), sums::list(&beside));
+        for (name, content) in beside {
+            write(&folder.join(name), content)?;
+        }
         Ok(Self { archive, version })
     }
 
@@ -225,6 +232,13 @@ fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
     join(&archives, image::NAME)
 }
 
+/// The digest of the image in an archive, or of the index of its platforms.
+fn image_digest(archive: &[u8]) -> String {
+    let files = unpacked(archive).unwrap_or_default();
+    let mut roots = layout::roots(&files).into_iter();
+    roots.next().map(|root| root.digest).unwrap_or_default()
+}
+
 /// The parts of a package that are not in the repository.
 #[derive(Clone, Debug)]
 pub struct Parts {
@@ -234,7 +248,9 @@ pub struct Parts {
     pub plugins: Vec<(Platform, Vec<u8>)>,
     /// The archive of the image.
     pub image: Vec<u8>,
-    /// The platform of the image.
+    /// The digest of the image, or of the index of its platforms.
+    pub image_digest: String,
+    /// The platforms of the image.
     pub platforms: Vec<Platform>,
 }
 
@@ -251,6 +267,9 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     let packed = archive::tar_gz(&chart, "ipu-operator/", time);
     let packed = packed.at("pack", &checkout.join("charts/ipu-operator"))?;
     let index = chart::index(&chart, &packed, time)?;
+    for (name, content) in chart::layout(&chart, &packed)? {
+        files.insert(format!("{}{name}", digests::CHART), content);
+    }
     for (name, content) in chart {
         files.insert(format!("charts/ipu-operator/{name}"), content);
     }
@@ -261,8 +280,10 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
         files.insert(plugin_file(platform), program);
     }
     for (name, content) in guests::layout(&parts.guests)? {
-        files.insert(format!("guests/{name}"), content);
+        files.insert(format!("{}{name}", digests::GUESTS), content);
     }
+    let artefacts = digests::artefacts(&files, &parts.image_digest);
+    files.insert(digests::NAME.to_owned(), digests::list(&artefacts));
     let crates = Crates::of(settings, &parts.platforms)?;
     files.insert("sbom.cdx.json".to_owned(), sbom::render(&crates)?);
     files.insert(licences::NAME.to_owned(), licences::render(&crates)?);

@@ -171,7 +171,8 @@ impl Author {
     }
 }
 
-fn cosign() -> PathBuf {
+/// The program with which authors sign.
+pub(in crate::policy) fn cosign() -> PathBuf {
     let settings = Settings::from_env().unwrap();
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["cosign"]).unwrap();
     tools.program("cosign").to_owned()

@@ -59,8 +59,13 @@ pub fn join(archives: &[&Path], name: &str) -> Result<Vec<u8>, FileError> {
 }
 
 fn read(archive: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    unpacked(File::open(archive)?)
+}
+
+/// The files of an archive of an image: an OCI layout.
+pub fn unpacked(archive: impl Read) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
-    for entry in tar::Archive::new(File::open(archive)?).entries()? {
+    for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
         let name = entry.path()?.to_string_lossy().into_owned();
         let mut content = Vec::new();

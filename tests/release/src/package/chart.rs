@@ -1,14 +1,18 @@
-//! The chart as Helm packs it, and the index that makes the folder around it a Helm repository.
+//! The chart as Helm packs it, the index that makes the folder around it a Helm repository, and the artefact that
+//! `helm push` would make of it.
 //!
 //! Helm's own `package` writes times of the moment into both.
 
 use std::path::Path;
 
 use cluster::files::{FileError, sha256_of};
+use ipu_api::guest::digest::digest_of;
+use ipu_oci::manifest::MANIFEST;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::archive::{self, Files};
+use super::layout::Layout;
 use super::{PackageError, VERSION};
 
 /// The name of the packed chart.
@@ -33,9 +37,7 @@ pub fn files(checkout: &Path) -> Result<Files, FileError> {
 
 /// The index of a repository with this chart.
 pub fn index(files: &Files, packed: &[u8], time: u64) -> Result<Vec<u8>, PackageError> {
-    let chart = files.get("Chart.yaml").map_or(&[][..], Vec::as_slice);
-    let chart = String::from_utf8_lossy(chart);
-    let mut entry: Value = serde_saphyr::from_str(&chart).map_err(PackageError::Chart)?;
+    let mut entry = description(files)?;
     let seconds = i64::try_from(time).unwrap_or_default();
     let created = Timestamp::from_second(seconds)
         .unwrap_or_default()
@@ -50,6 +52,42 @@ pub fn index(files: &Files, packed: &[u8], time: u64) -> Result<Vec<u8>, Package
     });
     let text = serde_saphyr::to_string(&index).map_err(PackageError::Index)?;
     Ok(text.into_bytes())
+}
+
+/// The artefact of the packed chart, under its version in a layout. `helm pull oci://` reads it.
+pub fn layout(files: &Files, packed: &[u8]) -> Result<Files, PackageError> {
+    let description = description(files)?;
+    let config = description.to_string().into_bytes();
+    let described = |media_type: &str, content: &[u8]| {
+        json!({
+            "mediaType": media_type,
+            "digest": digest_of(content).to_string(),
+            "size": content.len(),
+        })
+    };
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described("application/vnd.cncf.helm.config.v1+json", &config),
+        "layers": [described("application/vnd.cncf.helm.chart.content.v1.tar+gzip", packed)],
+        "annotations": {
+            "org.opencontainers.image.title": description["name"],
+            "org.opencontainers.image.version": description["version"],
+            "org.opencontainers.image.description": description["description"],
+        },
+    });
+    let mut layout = Layout::default();
+    layout.blob(config);
+    layout.blob(packed.to_owned());
+    layout.artefact(VERSION, manifest.to_string().into_bytes());
+    Ok(layout.finish())
+}
+
+/// The content of `Chart.yaml`.
+fn description(files: &Files) -> Result<Value, PackageError> {
+    let chart = files.get("Chart.yaml").map_or(&[][..], Vec::as_slice);
+    let chart = String::from_utf8_lossy(chart);
+    serde_saphyr::from_str(&chart).map_err(PackageError::Chart)
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cluster::files::{At, FileError};
-use ipu_api::guest::digest::digest_of;
 use ipu_guest_host::{InspectError, describe};
-use ipu_oci::manifest::{INDEX, MANIFEST, artefact};
-use serde_json::json;
+use ipu_oci::manifest::artefact;
 
 use super::archive::Files;
+use super::layout::Layout;
 use crate::guests::GUESTS;
 
 /// Failure to make the artefacts.
@@ -32,12 +31,7 @@ pub enum GuestsError {
 /// The layout of the guests in a folder. Each artefact is the one that `ipu-operator policy push` makes of the guest,
 /// under the guest's name.
 pub fn layout(folder: &Path) -> Result<Files, GuestsError> {
-    let mut files = Files::new();
-    let mut manifests = Vec::new();
-    let mut blob = |content: Vec<u8>| {
-        let digest = digest_of(&content).to_string();
-        files.insert(format!("blobs/{}", digest.replace(':', "/")), content);
-    };
+    let mut layout = Layout::default();
     for guest in GUESTS {
         let path = folder.join(format!("{}.wasm", guest.name));
         let described = describe(&path);
@@ -50,19 +44,9 @@ pub fn layout(folder: &Path) -> Result<Files, GuestsError> {
         let exports: Vec<_> = found.exports.iter().map(|e| e.name.clone()).collect();
         let component = fs::read(&path).at("read", &path)?;
         let artefact = artefact(&component, &imports, &exports);
-        manifests.push(json!({
-            "mediaType": MANIFEST,
-            "digest": artefact.digest,
-            "size": artefact.manifest.len(),
-            "annotations": {"org.opencontainers.image.ref.name": guest.name},
-        }));
-        blob(component);
-        blob(artefact.config);
-        blob(artefact.manifest);
+        layout.blob(component);
+        layout.blob(artefact.config);
+        layout.artefact(guest.name, artefact.manifest);
     }
-    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests});
-    files.insert("index.json".to_owned(), index.to_string().into_bytes());
-    let mark = json!({"imageLayoutVersion": "1.0.0"}).to_string();
-    files.insert("oci-layout".to_owned(), mark.into_bytes());
-    Ok(files)
+    Ok(layout.finish())
 }

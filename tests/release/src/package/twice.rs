@@ -115,14 +115,19 @@ fn built(
     Ok(files)
 }
 
-fn clone(settings: &Settings, into: &PathBuf) -> Result<(), TwiceError> {
-    let failed = |action| move |source| TwiceError::Command(action, source);
+/// Whether the checkout differs from its commit.
+pub fn has_changes(settings: &Settings) -> Result<bool, TwiceError> {
     let mut status = Command::new("git");
     status
         .args(["status", "--porcelain"])
         .current_dir(&settings.checkout);
-    let changed = command::output(&mut status).map_err(failed("ask git for changes"))?;
-    if !changed.is_empty() {
+    let changed = command::output(&mut status);
+    let changed = changed.map_err(|source| TwiceError::Command("ask git for changes", source))?;
+    Ok(!changed.is_empty())
+}
+
+fn clone(settings: &Settings, into: &PathBuf) -> Result<(), TwiceError> {
+    if has_changes(settings)? {
         return Err(TwiceError::Changed);
     }
     let mut clone = Command::new("git");
@@ -130,5 +135,5 @@ fn clone(settings: &Settings, into: &PathBuf) -> Result<(), TwiceError> {
         .args(["clone", "--quiet"])
         .arg(&settings.checkout)
         .arg(into);
-    command::run(&mut clone).map_err(failed("clone the repository"))
+    command::run(&mut clone).map_err(|source| TwiceError::Command("clone the repository", source))
 }
