@@ -55,7 +55,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a deadline is late if an obstacle blocks the job",
-        file: "host/jobs/src/step.rs",
+        file: "host/jobs/src/executor.rs",
         text: "    blocked.into_iter().chain(due).min()",
         instead: "    blocked.or(due)",
         found_by: JOB_TESTS,
@@ -68,10 +68,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a reconcile waits until its events are written, before the status",
+        name: "a reconcile waits until its events are written",
         file: "host/jobs/src/context.rs",
-        text: "        let events = events::write_events(plan, &applied);",
-        instead: "        let events = events::write_events(plan, &applied);
+        text: "        let events = events::status_events(old, &new);",
+        instead: "        let events = events::status_events(old, &new);
+        let namespace = snapshot.job.namespace().unwrap_or_default();
         let sent: Api<k8s_openapi::api::events::v1::Event> =
             Api::namespaced(self.client.clone(), &namespace);
         for _ in &events {
