@@ -21,11 +21,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::apply::StaleRights;
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, JobRef, job_uid};
 use super::observe::Snapshot;
-use super::plan::{DependentKind, Plan};
 use super::raw::RawJob;
 use super::status::events;
 use super::status::{self, Obstacle};
@@ -33,7 +31,7 @@ use super::validate::ValidJob;
 use super::verified::Verified;
 use super::views::Views;
 use super::writes::{self, WriteError};
-use super::{JobSettings, apply, lost_node, trial};
+use super::{JobSettings, lost_node, trial};
 use crate::metrics::{JobMetrics, Jobs};
 
 /// The shared state of all reconciles.
@@ -100,62 +98,9 @@ impl Context {
         Api::namespaced(self.client.clone(), &namespace)
     }
 
-    /// Applies a plan and publishes its events. Verified objects are not read again until a watch reports a change.
-    pub(super) async fn apply(
-        &self,
-        snapshot: &Snapshot,
-        plan: &Plan,
-    ) -> Result<Vec<Obstacle>, WriteError> {
-        let namespace = snapshot.job.namespace().unwrap_or_default();
-        let uid = snapshot.job.uid().unwrap_or_default();
-        let job = job_uid(&namespace, &uid);
-        let rights = self.stale_rights(job, snapshot, plan);
-        let views = &self.views;
-        if let (false, Some(job)) = (rights.objects.is_empty(), snapshot.job.job()) {
-            self.verified.lock().begin(views.references.shared(job));
-        }
-        // In a box, because its state is large.
-        let applied = apply::apply(&self.client, &namespace, &uid, plan, &rights, views);
-        let applied = Box::pin(applied).await?;
-        if !applied.blocked && !rights.objects.is_empty() {
-            let mut verified = self.verified.lock();
-            verified.record(job, &rights.objects, applied.versions);
-        }
-        let events = events::write_events(plan, &applied);
-        self.publish(&snapshot.job, events);
-        Ok(applied.obstacles)
-    }
-
-    /// Returns the rights that are not verified. A Role that does not exist is not withdrawn.
-    fn stale_rights(&self, job: Uid, snapshot: &Snapshot, plan: &Plan) -> StaleRights {
-        // All are created before the command of the launcher starts.
-        let mut pods = snapshot.observed.pods.iter();
-        let has_launcher = pods.any(|pod| pod.instance.is_none() && !pod.is_held);
-        let verified = self.verified.lock();
-        let exists = |kind: DependentKind| verified.exists(job, kind);
-        let withdraw = plan
-            .withdraw
-            .iter()
-            .filter(|role| exists(role.kind()).unwrap_or_default());
-        StaleRights {
-            objects: verified.stale(job, plan.apply.iter().chain(withdraw)),
-            expected: DependentKind::ALL.map(|kind| exists(kind).unwrap_or(has_launcher)),
-        }
-    }
-
     /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods
     /// the API server refuses takes no IPUs. An API server that does not answer in time delays no job.
-    pub(super) async fn trial_refusal(
-        &self,
-        job: &ValidJob,
-        snapshot: &Snapshot,
-        plan: &Plan,
-    ) -> Option<Obstacle> {
-        let observed = &snapshot.observed;
-        let is_first = observed.partitions.is_empty() && observed.pods.is_empty();
-        if plan.create_partitions.is_empty() || !is_first {
-            return None;
-        }
+    pub(super) async fn trial_refusal(&self, job: &ValidJob) -> Option<Obstacle> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
         // A Pod is large.
         let trials = Box::pin(async {
@@ -170,7 +115,7 @@ impl Context {
         timeout(API_TIMEOUT, trials).await.ok().flatten()
     }
 
-    fn publish(&self, job: &RawJob, events: Vec<Event>) {
+    pub(super) fn publish(&self, job: &RawJob, events: Vec<Event>) {
         self.events.publish(job.object_ref(&()), events);
     }
 
@@ -193,19 +138,15 @@ impl Context {
         Ok(())
     }
 
-    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written
-    /// job.
+    /// Writes a changed status, and publishes the events of the change. Updates the snapshot to the written job.
     pub(super) async fn write_status(
         &self,
         snapshot: &mut Snapshot,
-        status: IPUJobStatus,
+        new: IPUJobStatus,
         now: Timestamp,
     ) -> Result<(), WriteError> {
         let uid = snapshot.job.uid().unwrap_or_default();
         let old = &snapshot.observed.status;
-        let Some(new) = status::changed(old, status, now) else {
-            return Ok(());
-        };
         let object = status::with_status(&snapshot.object, &new);
         let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
         let written = writes::status::replace(&self.jobs(snapshot), &name, &object, view).await?;

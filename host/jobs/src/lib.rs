@@ -1,25 +1,27 @@
 //! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → status.
 //!
 //! Entry points:
-//! - [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
+//! - [`run`] reconciles until it is stopped. `step` reads what one reconcile of one job needs, and [`executor`] carries the
+//!   reconcile out over its effects. It reads as a table of contents.
 //! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts. [`plan`] decides what to
 //!   create and delete. These are pure.
-//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and
+//! - `kube_effects` and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and
 //!   [`status`] computes status and events.
 //!
 //! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or webhooks.
 #![forbid(unsafe_code)]
 
-pub mod apply;
 pub mod build;
 pub mod cache;
 mod cache_sync;
 mod context;
 mod dependents_watch;
+pub mod executor;
 pub mod facts;
 pub mod finalize;
 pub mod job_conditions;
 pub mod job_object;
+mod kube_effects;
 pub mod lost_node;
 pub mod metrics;
 pub mod observe;

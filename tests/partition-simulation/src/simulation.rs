@@ -1,5 +1,5 @@
-//! Drives the core with many objects, jobs and controllers through everything that can go wrong, and
-//! checks at every step what must never happen, and at the end what must come to pass.
+//! Drives both cores, of jobs and of the ledger, with many objects, Pods and controllers through everything that can go
+//! wrong, and checks at every step what must never happen, and at the end what must come to pass.
 //!
 //! A run is its seed: the clock is virtual, one event follows the other, and all chance comes from it.
 //! `IPU_OPERATOR_SIMULATED_LIVES` says how many jobs come and go, `IPU_OPERATOR_SIMULATION_FIRST_SEED` with
@@ -14,21 +14,35 @@ mod adopted;
 pub(super) mod api_server;
 mod assigned_ipus;
 mod broken_gang;
+mod calls;
 mod clock_set_back;
 pub(super) mod controllers;
 mod coverage;
 mod departed;
+mod disruptions;
 pub(super) mod event_queue;
 pub(super) mod evidence;
 mod executor;
+mod fates;
 mod faults;
 pub(super) mod invariants;
+mod job_controller;
+mod job_liveness;
+mod job_objects;
+mod job_reconcile;
+mod job_rules;
+mod job_server;
+mod job_watches;
+mod job_writes;
+mod kubelet;
 mod liveness;
 mod load;
 mod lost_state;
 pub(super) mod missing;
 mod outcomes;
 pub(super) mod owners;
+mod pod_faults;
+mod pod_status;
 mod proptests;
 mod queue;
 mod refused_removals;
@@ -57,7 +71,7 @@ use trace::{Detail, Trace};
 use world::{Death, World};
 
 /// Jobs that come and go in a plain test run.
-const LIVES: u64 = 10_000;
+const LIVES: u64 = 5_000;
 
 /// Lines of the trace that are printed for a run that fails.
 const LINES: usize = 60;

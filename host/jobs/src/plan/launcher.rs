@@ -2,6 +2,7 @@
 
 use super::{Plan, Release, deletion};
 use crate::build::{self, PodSettings, launcher};
+use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
 use crate::facts::{Facts, Instance};
 use crate::validate::ValidJob;
@@ -26,7 +27,8 @@ impl Plan {
             });
         }
         let is_due = if launcher::is_held(job) {
-            self.completes_workers(facts)
+            // It would be superseded at once.
+            self.completes_workers(facts) && !facts.instances.iter().any(starts_again)
         } else {
             ready
         };
@@ -72,8 +74,18 @@ fn is_superseded(facts: &Facts) -> bool {
 }
 
 /// Whether an instance needs a reset or another partition before its workers can be Ready. A worker that was not created, or
-/// whose node rejected it, only comes later.
+/// whose node rejected it, only comes later. A reset that waits for the end of existing workers does not keep them from
+/// being Ready.
 fn starts_again(instance: &Instance) -> bool {
-    let is_usable = instance.partition.state.usable().is_some();
-    !is_usable || (instance.used && instance.has_lost_pod())
+    match instance.partition.state {
+        PartitionState::Ready(_) => instance.used && instance.has_lost_pod(),
+        PartitionState::Unusable(..) => instance.incomplete(),
+        PartitionState::Absent
+        | PartitionState::Waiting(_)
+        | PartitionState::Forming
+        | PartitionState::Rejected(_)
+        | PartitionState::Broken(_)
+        | PartitionState::Draining(..)
+        | PartitionState::Terminating(_) => true,
+    }
 }

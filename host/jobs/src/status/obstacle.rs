@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use crate::verified::Versions;
-
 /// A reason for which an object of a job cannot be written, which a user must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Obstacle {
@@ -69,8 +67,6 @@ pub struct Applied {
     pub obstacles: Vec<Obstacle>,
     /// Whether an object that Pods use is not the job's own, so that no Pod was created.
     pub blocked: bool,
-    /// The versions of the applied objects.
-    pub versions: Versions,
 }
 
 impl std::fmt::Display for Obstacle {

@@ -5,6 +5,7 @@ use ipu_api::ipujob_status::JobState;
 use ipu_api::labels;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::cluster::{self, Cluster};
@@ -46,6 +47,31 @@ fn a_launcher_is_created_with_its_workers_and_released_when_they_are_ready() {
     assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
     assert_eq!(start(world.pod(LAUNCHER)), Some(&*release.at));
     assert_eq!(world.step(&job).plan.release_launcher, None, "once");
+}
+
+/// Somebody requests a reset while the Pods start. It waits until no Pod uses the partition, and workers that wait for their
+/// launcher use it for ever.
+#[test]
+fn a_reset_that_waits_for_workers_does_not_keep_their_launcher_from_its_start() {
+    let (job, mut world) = holding(&parallel());
+    world.observed.partitions[0].spec.reset_generation += 1;
+    world.settle(&job);
+    assert_eq!(start(world.pod(LAUNCHER)), Some("held"));
+    world.run_pods();
+    world.settle(&job);
+    world.run_held();
+    world.settle(&job);
+    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
+}
+
+#[test]
+fn a_launcher_is_not_created_while_an_instance_has_no_partition() {
+    let (job, mut world) = holding(&parallel().instances(2));
+    // A user has deleted it. It goes when its workers have ended.
+    let now = Time(world.now);
+    world.observed.partitions[1].metadata.deletion_timestamp = Some(now);
+    world.settle(&job);
+    assert!(!world.pods().contains(&LAUNCHER), "{:?}", world.pods());
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Mistakes in the reconciler of jobs, which the simulation of partitions does not run.
+//! Mistakes in the reconciler of jobs. The simulation runs its core, the model check does not.
 
-use super::{FoundBy, Mutation, Tests};
+use super::{FoundBy, Mutation, SIMULATION, Tests};
 
 /// All library tests of the jobs.
 const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
@@ -9,8 +9,32 @@ const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
+/// The simulation alone.
+const BY_SIMULATION: FoundBy = FoundBy::Tests(SIMULATION);
+
 /// Every mistake in the reconciler of jobs that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "a Pod that is lost is created again without a reset of its partition",
+        file: "host/jobs/src/plan/instance.rs",
+        text: "            _ if instance.used && instance.has_lost_pod() => {",
+        instead: "            _ if instance.used && instance.has_lost_pod() && instance.pinned => {",
+        found_by: BY_SIMULATION,
+    },
+    Mutation {
+        name: "a job that has finished keeps its partitions",
+        file: "host/jobs/src/plan.rs",
+        text: "    if !facts.launcher.live() {\n        for instance in facts.all() {",
+        instead: "    if facts.launcher.live() {\n        for instance in facts.all() {",
+        found_by: BY_SIMULATION,
+    },
+    Mutation {
+        name: "a partition that was reset counts as used until a Pod uses it",
+        file: "host/jobs/src/facts.rs",
+        text: "self.run.used.get(&key) == Some(&one.use_key());",
+        instead: "self.run.used.get(&key).is_some_and(|used| used.starts_with(&one.id));",
+        found_by: BY_SIMULATION,
+    },
     Mutation {
         name: "the use of a partition is recorded only when all of its Pods exist",
         file: "host/jobs/src/plan/instance.rs",
@@ -55,7 +79,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a deadline is late if an obstacle blocks the job",
-        file: "host/jobs/src/step.rs",
+        file: "host/jobs/src/executor.rs",
         text: "    blocked.into_iter().chain(due).min()",
         instead: "    blocked.or(due)",
         found_by: JOB_TESTS,
@@ -68,10 +92,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a reconcile waits until its events are written, before the status",
+        name: "a reconcile waits until its events are written",
         file: "host/jobs/src/context.rs",
-        text: "        let events = events::write_events(plan, &applied);",
-        instead: "        let events = events::write_events(plan, &applied);
+        text: "        let events = events::status_events(old, &new);",
+        instead: "        let events = events::status_events(old, &new);
+        let namespace = snapshot.job.namespace().unwrap_or_default();
         let sent: Api<k8s_openapi::api::events::v1::Event> =
             Api::namespaced(self.client.clone(), &namespace);
         for _ in &events {

@@ -39,6 +39,8 @@ pub(super) struct Change {
     pub key: Key,
     /// `None` where the object is deleted.
     pub now: Option<Stored>,
+    /// The last version of a deleted object.
+    pub last: Option<Stored>,
 }
 
 /// The write is refused: the object is not at the version that was read.
@@ -171,7 +173,11 @@ impl ApiServer {
     fn take_out(&mut self, key: Key) -> Option<Stored> {
         let gone = self.objects.remove(&key);
         self.version += 1;
-        self.log.push(Change { key, now: None });
+        self.log.push(Change {
+            key,
+            now: None,
+            last: gone.clone(),
+        });
         gone
     }
 
@@ -182,8 +188,8 @@ impl ApiServer {
             object,
         };
         self.objects.insert(key, stored.clone());
-        let now = Some(stored);
-        self.log.push(Change { key, now });
+        let (now, last) = (Some(stored), None);
+        self.log.push(Change { key, now, last });
     }
 }
 

@@ -8,6 +8,9 @@ use ipu_ledger::observations::Observation;
 
 use super::api_server::Key;
 use super::controllers::{Call, Then};
+use super::job_watches::Kind;
+use super::job_writes::JobReply;
+use super::kubelet::PodStage;
 use super::repair::Repair;
 use super::sweeper::Stage;
 
@@ -18,6 +21,17 @@ pub(crate) struct Ticket {
     pub who: usize,
     /// The object that is reconciled.
     pub key: Key,
+    /// The unique number of the reconcile.
+    pub serial: u64,
+}
+
+/// A reconcile of a job that waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct JobTicket {
+    /// The replica.
+    pub who: usize,
+    /// The job that is reconciled.
+    pub job: usize,
     /// The unique number of the reconcile.
     pub serial: u64,
 }
@@ -63,11 +77,21 @@ pub(super) enum Event {
     Pass { who: usize, life: u64 },
     /// A replica decides again on those that wait.
     Refresh { who: usize, life: u64 },
-    /// The owner reconciles its partitions.
+    /// A watch of the reconciler of jobs delivers the changes of a kind up to this one.
+    JobWatch { who: usize, kind: Kind, upto: usize },
+    /// A replica reconciles a job again.
+    JobWake { who: usize, job: usize, number: u64 },
+    /// A reconcile of a job carries out the effect that it has asked for.
+    JobSend(JobTicket),
+    /// A reconcile of a job receives its reply.
+    JobReply(JobTicket, Box<JobReply>),
+    /// Something happens to a Pod of a job.
+    Kubelet(u64, PodStage),
+    /// An owner of an unknown kind reconciles its partitions.
     Tick(usize),
     /// A change of a job.
     Fate(usize, Fate),
-    /// A Pod has ended.
+    /// The program of a Pod has ended.
     PodEnds(u64),
     /// A fault is injected.
     Fault,

@@ -169,13 +169,13 @@ impl World {
     fn count_users(&mut self, ticket: Ticket, id: String) {
         self.cover(CoveragePoint::UsersCounted);
         let reply = if self.api_fault() == ApiFault::Nothing {
-            let pods = self.users(&id);
+            let pods = self.live_pods(&id);
             if !pods.is_empty() {
                 self.cover(CoveragePoint::HeldUpByPods);
             } else if self.rng.permille(300) {
                 // The worst moment for the start of a Pod is just after its check.
                 let (job, pause) = (job_of(ticket.key), self.rng.between(0, 10));
-                self.event_queue.add(pause, Event::Tick(job));
+                self.schedule_owner(job, pause);
             }
             Reply::observed(Observation::Users { pods, id })
         } else {

@@ -71,7 +71,7 @@ impl World {
         }
         let next = self.rng.between(1, 2 * self.fault_rates.interval);
         self.event_queue.add(next, Event::Fault);
-        match self.rng.below(28) {
+        match self.rng.below(34) {
             0 => self.controller_goes_down(),
             1 | 2 => self.partition_is_harmed(),
             3 => self.capacity_is_taken(),
@@ -96,6 +96,9 @@ impl World {
             23 => self.controller_leaves(),
             24 => self.controller_is_renamed(),
             25 => self.clock_is_set_back(),
+            26..=28 => self.pod_is_disrupted(),
+            29 => self.pod_is_deleted(),
+            30 | 31 => self.job_process_dies(),
             _ => self.request_reset(),
         }
     }
@@ -330,6 +333,7 @@ impl World {
             });
         }
         self.api.delete(key, now);
+        self.pods_of_partition_are_deleted(key);
     }
 
     /// An object is deleted and restored within the grace period. Its owner tolerates that.

@@ -58,6 +58,7 @@ impl World {
                 world.gangs_release_in_time(&mut since);
                 world
                     .unserved()
+                    .or_else(|| world.job_complaint())
                     .or_else(|| world.ownerless().into_iter().next())
             },
         );
@@ -262,7 +263,7 @@ impl World {
         let ours = self.ours().into_iter();
         let ours = ours.filter(|(_, id)| self.history.is_of_this_cluster(id));
         ours.filter(|(controller, id)| !held.contains(*id) && !self.is_removing(*controller, id))
-            .filter(|(_, id)| self.users(id).is_empty())
+            .filter(|(_, id)| self.live_pods(id).is_empty())
             .map(|(controller, id)| format!("{id} on {controller} is an orphan"))
             .collect()
     }

@@ -1,11 +1,7 @@
-//! Owners of partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator does not know,
-//! which are less careful. And their Pods.
+//! Owners of partitions: IPUJobs, which the operator's own reconciler of jobs serves (`job_controller`), and owners of a kind
+//! that the operator does not know, which are less careful. And the Pods that use partitions.
 //!
-//! A Pod starts only on a partition that the API server offers at that moment. A job reads its own caches: that it
-//! sees its own deletions and resets there before it acts is checked in `ipu_jobs`. An IPUPartition that another client
-//! deleted a moment ago is not covered here.
-
-use std::collections::BTreeMap;
+//! A Pod starts only on a partition that the API server offers at that moment: a program cannot attach to any other.
 
 use ipu_api::API_VERSION;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
@@ -16,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::api_server::{self, Key, SLOTS, Stored, key_of};
 use super::coverage::CoveragePoint;
-use super::event_queue::{Event, Fate};
+use super::event_queue::Event;
 use super::world::World;
 
 /// Time after a hang, in milliseconds, after which a program that does not hang any more may end by itself.
@@ -29,18 +25,20 @@ pub(crate) struct Job {
     pub uid: String,
     /// Whether its kind is unknown to the operator.
     pub is_foreign: bool,
-    /// The size of its gang.
+    /// The size of its gang: the instances of an IPUJob with a launcher.
     pub gang: Option<u32>,
     pub ipus: u32,
     /// The number of slots that it requests.
     pub slots: usize,
+    /// Worker Pods of each slot of an IPUJob.
+    pub workers: u32,
     pub stage: Stage,
     /// Whether it is created again under its name after its end.
     pub is_reborn: bool,
-    /// Runs until it ends by itself; none where it does not.
+    /// Runs that fail before the one that completes it; none where it never ends by itself.
     pub runs: Option<u32>,
-    /// The partitions that its Pods have begun to use, by slot.
-    used: BTreeMap<usize, String>,
+    /// Seconds after its end at which the operator deletes an IPUJob.
+    pub ttl: Option<u32>,
     /// Whether its reconcile is scheduled.
     pub is_due: bool,
 }
@@ -55,13 +53,13 @@ pub(crate) enum Stage {
     Ending,
 }
 
-/// A Pod that has not ended.
+/// A Pod whose program uses a partition.
 #[derive(Debug)]
 pub(super) struct Pod {
     pub key: Key,
     /// The partition that it uses.
     pub id: String,
-    is_ending: bool,
+    pub is_ending: bool,
 }
 
 impl Job {
@@ -82,10 +80,11 @@ impl Job {
             gang: None,
             ipus,
             slots,
+            workers: 1,
             stage: Stage::Away,
             is_reborn: false,
             runs: None,
-            used: BTreeMap::new(),
+            ttl: None,
             is_due: false,
         }
     }
@@ -130,14 +129,25 @@ impl Job {
 }
 
 impl World {
-    /// Schedules a reconcile of the owner.
+    /// Schedules a reconcile of an owner of an unknown kind.
     pub(super) fn schedule_tick(&mut self, job: usize, delay: u64) {
-        if !std::mem::replace(&mut self.jobs[job].is_due, true) {
+        let is_foreign = self.jobs[job].is_foreign;
+        if is_foreign && !std::mem::replace(&mut self.jobs[job].is_due, true) {
             self.event_queue.add(delay, Event::Tick(job));
         }
     }
 
-    /// The owner reconciles its partitions: the next action for each.
+    /// The owner is reconciled in so many milliseconds.
+    pub(super) fn schedule_owner(&mut self, job: usize, delay: u64) {
+        if self.jobs[job].is_foreign {
+            self.event_queue.add(delay, Event::Tick(job));
+        }
+        for who in 0..self.replicas.len() {
+            self.requeue_job(who, job, delay);
+        }
+    }
+
+    /// An owner of an unknown kind reconciles its partitions: the next action for each.
     pub(super) fn tick(&mut self, job: usize) {
         self.jobs[job].is_due = false;
         if !self.jobs[job].is_there() {
@@ -166,91 +176,38 @@ impl World {
         }
     }
 
-    /// The job's object is gone.
-    fn job_deleted(&mut self, job: usize) {
-        self.jobs[job].stage = Stage::Away;
-        self.coverage.lives += 1;
-        self.trace.say(self.event_queue.now(), || {
-            format!("job {} is gone", self.jobs[job].name)
-        });
-        if self.jobs[job].is_reborn && !self.is_over {
-            self.cover(CoveragePoint::Reborn);
-            let before = self.jobs[job].clone();
-            self.add_job(Job::new(
-                before.name,
-                String::new(),
-                before.ipus,
-                before.slots,
-            ));
-        }
-    }
-
-    /// The job is gone at once. Its Pods end some time later.
-    fn vanish(&mut self, job: usize) {
-        self.cover(CoveragePoint::OwnerVanished);
-        for slot in 0..SLOTS {
-            for pod in self.pods_of(key_of(job, slot)) {
-                self.cover(CoveragePoint::PodEndsLate);
-                self.end_pod(pod, 120_000);
-            }
-        }
-        self.job_deleted(job);
-    }
-
-    /// The next action for one requested partition and its Pods.
+    /// The next action of an owner of an unknown kind for one requested partition and its Pods. It checks neither who used
+    /// the partition before, nor whether a reset is requested.
     fn tend(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let Some(stored) = self.api.get(key) else {
             let object = self.jobs[job].object(slot);
             let now = Time(self.timestamp());
-            self.jobs[job].used.remove(&slot);
             self.api.create(key, object, now);
             return;
         };
-        let object = stored.object.clone();
+        let offered = api_server::offered(&stored.object).map(str::to_owned);
+        let state = partition::state(Some(&stored.object));
         let pods = self.pods_of(key);
-        let offered = api_server::offered(&object).map(str::to_owned);
-        let state = partition::state(Some(&object));
-        if let (true, Some(id)) = (self.jobs[job].is_foreign, &offered) {
-            // It checks neither who used the partition before, nor whether a reset is requested.
+        if let Some(id) = offered {
             if pods.is_empty() {
-                self.start_pod(key, id.clone());
+                self.start_foreign_pod(key, id);
             } else if !self.is_over && self.rng.permille(100) {
                 self.ask_reset(key);
             }
             return;
         }
-        let current = state.id().map(str::to_owned);
-        for pod in &pods {
-            if current.as_ref() != Some(&self.pods[pod].id) {
-                self.end_pod(*pod, 20_000);
+        let mut is_broken = false;
+        if let PartitionState::Broken(broken) = &state {
+            is_broken = self.is_over || self.rng.permille(150);
+            if is_broken && pods.is_empty() && broken.resets.is_some() {
+                self.ask_reset(key);
             }
         }
-        match state {
-            PartitionState::Ready(_) if !self.is_whole(job) => {}
-            PartitionState::Ready(held) if pods.is_empty() => {
-                let use_key = held.use_key();
-                if self.jobs[job].used.get(&slot) == Some(&use_key) {
-                    self.ask_reset(key);
-                } else {
-                    self.jobs[job].used.insert(slot, use_key);
-                    self.start_pod(key, held.id);
-                }
+        for pod in pods {
+            if is_broken || state.id() != Some(self.pods[&pod].id.as_str()) {
+                self.end_pod(pod, 20_000);
             }
-            PartitionState::Draining(..) => {
-                for pod in pods {
-                    self.end_pod(pod, 20_000);
-                }
-            }
-            PartitionState::Broken(broken) if self.is_over || self.rng.permille(150) => {
-                if pods.is_empty() && broken.resets.is_some() {
-                    self.ask_reset(key);
-                }
-                for pod in pods {
-                    self.end_pod(pod, 20_000);
-                }
-            }
-            _ => {}
         }
     }
 
@@ -287,34 +244,39 @@ impl World {
             .update(key, |object| object.spec.reset_generation += 1);
     }
 
-    fn start_pod(&mut self, key: Key, id: String) {
-        self.cover(CoveragePoint::PodsStarted);
-        self.trace.say(self.event_queue.now(), || {
-            format!("a Pod of {} starts on {id}", self.name(key))
-        });
+    fn start_foreign_pod(&mut self, key: Key, id: String) {
         self.numbers += 1;
         let pod = self.numbers;
-        let ends = self.jobs[api_server::job_of(key)].runs.is_some() || !self.is_over;
-        self.pods.insert(
-            pod,
-            Pod {
-                key,
-                id,
-                is_ending: false,
-            },
-        );
-        if ends {
+        self.attach(pod, key, id);
+        self.ends_by_itself(pod, key);
+    }
+
+    /// The program of a Pod begins to use a partition.
+    pub(super) fn attach(&mut self, pod: u64, key: Key, id: String) {
+        self.cover(CoveragePoint::PodsStarted);
+        self.trace.say(self.event_queue.now(), || {
+            format!("Pod {pod} of {} starts on {id}", self.name(key))
+        });
+        let is_ending = false;
+        self.pods.insert(pod, Pod { key, id, is_ending });
+        self.check_slot(key);
+    }
+
+    /// The program of a Pod ends by itself some time later, unless it runs for ever.
+    pub(super) fn ends_by_itself(&mut self, pod: u64, key: Key) {
+        if self.jobs[api_server::job_of(key)].runs.is_some() || !self.is_over {
             let most = self.rng.pick(&[5_000, 40_000, 40_000, 400_000]);
             let most = most.min(self.longest_run);
             let time = self.rng.between(500, most);
             self.event_queue.add(time, Event::PodEnds(pod));
         }
-        self.check_slot(key);
     }
 
-    /// Schedules the end of a Pod.
-    fn end_pod(&mut self, pod: u64, within: u64) {
-        let found = self.pods.get_mut(&pod).expect("the caller has seen it");
+    /// Schedules the end of a Pod whose program runs.
+    pub(super) fn end_pod(&mut self, pod: u64, within: u64) {
+        let Some(found) = self.pods.get_mut(&pod) else {
+            return;
+        };
         if !std::mem::replace(&mut found.is_ending, true) {
             // The Pods of an unreachable node remain for long.
             let is_silent = self.rng.permille(200);
@@ -324,6 +286,7 @@ impl World {
         }
     }
 
+    /// The program of a Pod ends.
     pub(super) fn pod_ends(&mut self, pod: u64) {
         let Some(ended) = self.pods.remove(&pod) else {
             return;
@@ -337,8 +300,12 @@ impl World {
         self.cover(CoveragePoint::PodsEnded);
         let job = api_server::job_of(ended.key);
         self.trace.say(self.event_queue.now(), || {
-            format!("a Pod of {} ends", self.name(ended.key))
+            format!("Pod {pod} of {} ends", self.name(ended.key))
         });
+        if !self.jobs[job].is_foreign {
+            self.job_pod_ended(pod);
+            return;
+        }
         if !ended.is_ending {
             match self.jobs[job].runs {
                 Some(0) => self.jobs[job].stage = Stage::Ending,
@@ -350,15 +317,15 @@ impl World {
         self.schedule_tick(job, lag);
     }
 
-    /// The Pods of one slot.
-    fn pods_of(&self, key: Key) -> Vec<u64> {
+    /// The Pods of one slot whose programs run.
+    pub(super) fn pods_of(&self, key: Key) -> Vec<u64> {
         let pods = self.pods.iter();
         pods.filter(|(_, pod)| pod.key == key)
             .map(|(number, _)| *number)
             .collect()
     }
 
-    /// The Pods that use a partition, by name.
+    /// The Pods whose programs use a partition.
     pub(super) fn users(&self, id: &str) -> Vec<String> {
         let pods = self.pods.iter();
         pods.filter(|(_, pod)| pod.id == id)
@@ -366,35 +333,10 @@ impl World {
             .collect()
     }
 
-    pub(super) fn fate(&mut self, job: usize, fate: Fate) {
-        if fate == Fate::Come {
-            self.jobs[job].stage = Stage::There;
-            self.trace.say(self.event_queue.now(), || {
-                format!("job {:?} comes", self.jobs[job])
-            });
-        }
-        if !self.jobs[job].is_there() || self.is_over && fate != Fate::Delete {
-            return;
-        }
-        match fate {
-            Fate::Come => {}
-            Fate::Scale(slots) => {
-                let before = std::mem::replace(&mut self.jobs[job].slots, slots);
-                if slots != before {
-                    self.cover(if slots > before {
-                        CoveragePoint::ScaledUp
-                    } else {
-                        CoveragePoint::ScaledDown
-                    });
-                }
-            }
-            Fate::Delete => self.jobs[job].stage = Stage::Ending,
-            Fate::Vanish => self.vanish(job),
-            Fate::AskReset => {
-                let slot = self.rng.below(SLOTS);
-                self.ask_reset(key_of(job, slot));
-            }
-        }
-        self.schedule_tick(job, 0);
+    /// The live Pods with the id of a partition, whether their programs use it already or not.
+    pub(super) fn live_pods(&self, id: &str) -> Vec<String> {
+        let mut pods = self.users(id);
+        pods.extend(self.server.unattached(id, &self.pods));
+        pods
     }
 }

@@ -16,6 +16,7 @@ use super::api_server::{Key, Stored};
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Reply, Ticket};
 use super::evidence::Evidence;
+use super::job_controller::JobController;
 use super::queue::uid;
 use super::sim_adapter;
 use super::world::World;
@@ -46,6 +47,8 @@ pub(super) struct Replica {
     pub removed: BTreeSet<String>,
     /// Sizes that controllers have refused.
     pub refusals: Refusals,
+    /// The reconciler of jobs, since it became the leader.
+    pub jobs: Option<JobController>,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
@@ -86,6 +89,8 @@ impl World {
         self.cover(CoveragePoint::Crashed);
         let replica = &mut self.replicas[who];
         let was_at_work = !replica.tasks.is_empty();
+        let jobs = replica.jobs.as_ref();
+        let were_jobs_at_work = jobs.is_some_and(JobController::is_at_work);
         *replica = Replica {
             acts: replica.acts,
             life: replica.life + 1,
@@ -94,6 +99,9 @@ impl World {
         };
         if was_at_work {
             self.cover(CoveragePoint::CrashedAtWork);
+        }
+        if were_jobs_at_work {
+            self.cover(CoveragePoint::JobCrashedAtWork);
         }
     }
 
@@ -110,6 +118,9 @@ impl World {
         let keys: Vec<Key> = replica.cache.keys().copied().collect();
         for key in keys {
             self.trigger(who, key, 0);
+        }
+        if self.replicas[who].acts {
+            self.begin_jobs(who);
         }
         self.schedule_sweep(who, 0);
         self.schedule_refresh(who);
@@ -221,6 +232,9 @@ impl World {
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
             self.trigger(who, key, 0);
+        }
+        if !self.is_dead(who) {
+            self.begin_jobs(who);
         }
         self.schedule_sweep(who, 0);
         self.schedule_refresh(who);

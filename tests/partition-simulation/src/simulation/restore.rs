@@ -7,6 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 
 use super::api_server::Key;
 use super::coverage::CoveragePoint;
+use super::job_server::JobBackup;
 use super::owners::{Job, Stage};
 use super::repair::Repair;
 use super::sim_adapter;
@@ -18,6 +19,7 @@ pub(super) struct Backup {
     objects: BTreeMap<Key, Arc<IPUPartition>>,
     jobs: Vec<Job>,
     pods: BTreeSet<u64>,
+    server: JobBackup,
 }
 
 impl World {
@@ -43,10 +45,12 @@ impl World {
             return;
         };
         self.note(|| "the API server is backed up".to_owned());
+        let of_jobs = self.server.pods().map(|(number, _)| number);
         self.backup = Some(Backup {
             objects,
             jobs: self.jobs.clone(),
-            pods: self.pods.keys().copied().collect(),
+            pods: self.pods.keys().copied().chain(of_jobs).collect(),
+            server: self.server.back_up(),
         });
         let pause = self.rng.pick(&[2_000, 20_000, 120_000]);
         let pause = self.rng.between(500, pause);
@@ -72,6 +76,9 @@ impl World {
         self.history.restored(objects, on_their_way);
         self.missing.restored();
         self.pods.retain(|pod, _| backup.pods.contains(pod));
+        let is_kept = |pod| backup.pods.contains(&pod);
+        self.server.restore(backup.server, is_kept);
+        self.job_history.restored();
         for (index, job) in self.jobs.iter_mut().enumerate() {
             match backup.jobs.get(index) {
                 Some(before) => *job = before.clone(),

@@ -4,6 +4,7 @@ use super::api_server::SLOTS;
 use super::broken_gang;
 use super::clock_set_back;
 use super::coverage::Coverage;
+use super::disruptions;
 use super::event_queue::{Event, Fate};
 use super::faults::FaultRates;
 use super::load;
@@ -22,8 +23,8 @@ const JOBS: usize = 10;
 const COMING: u64 = 120_000;
 
 /// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
-/// removes nothing, one a controller that loses its state, one a clock that is set back, and one an object that cannot
-/// be deleted.
+/// removes nothing, one a controller that loses its state, one a clock that is set back, one an object that cannot
+/// be deleted, and one a world without faults whose Pods are disrupted.
 const PERIOD: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
@@ -33,6 +34,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
         10 => return refused_removals::run(seed, trace),
         15 => return undeletable::run(seed, trace),
         20 => return broken_gang::run(seed, trace),
+        25 => return disruptions::run(seed, trace),
         30 => return lost_state::run(seed, trace),
         39 => return load::run(seed, trace),
         _ => {}
@@ -80,21 +82,28 @@ fn fault_rates(rng: &mut Rng) -> FaultRates {
 fn add_job(world: &mut World, rng: &mut Rng, number: usize) {
     let sizes = [1, 1, 2, 2, 4, 4, 8, 16, 64, 128];
     let mut ipus = rng.pick(&sizes);
-    if rng.permille(10) {
+    let slots = 1 + rng.below(SLOTS);
+    let is_foreign = rng.permille(250);
+    if is_foreign && rng.permille(40) {
         ipus = 3;
     }
-    let slots = 1 + rng.below(SLOTS);
     let mut job = Job::new(format!("job-{number}"), String::new(), ipus, slots);
-    job.is_foreign = rng.permille(250);
-    if !job.is_foreign && rng.permille(200) {
+    job.is_foreign = is_foreign;
+    if !is_foreign && rng.permille(250) {
         job.gang = u32::try_from(slots).ok();
     }
+    if ipus > 1 && rng.permille(300) {
+        job.workers = 2;
+    }
+    job.ttl = rng.pick(&[None, Some(0), Some(60)]);
     job.is_reborn = rng.permille(200);
     job.runs = rng.pick(&[None, Some(0), Some(1), Some(3)]);
     let comes = rng.between(0, COMING);
+    let is_gang = job.gang.is_some();
     let index = world.add_job_later(job, comes);
     let later = |rng: &mut Rng| comes + rng.between(1_000, 2 * COMING);
-    let scaled = rng.pick(&[0, 1, 1, 2]);
+    // The number of instances of a launcher does not change.
+    let scaled = if is_gang { 0 } else { rng.pick(&[0, 1, 1, 2]) };
     for _ in 0..scaled {
         let fate = Fate::Scale(rng.below(SLOTS + 1));
         let time = later(rng);

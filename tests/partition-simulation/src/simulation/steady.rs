@@ -7,6 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 
 use super::api_server::Key;
 use super::invariants::{STEADY, demand};
+use super::job_watches::Kind;
 use super::world::World;
 
 /// Time, in milliseconds, for which writes are counted.
@@ -20,8 +21,10 @@ impl World {
     /// All requests are served: from now on, each series of writes must end.
     pub(super) fn stays_steady(&mut self) {
         let from = self.api.log().len();
+        let from_job = self.changes_of(Kind::Jobs);
         let end = self.event_queue.now() + FOLLOWED;
         self.run_until(end);
+        self.check_steady_jobs(from_job);
         let mut known: BTreeMap<Key, &IPUPartition> = BTreeMap::new();
         let mut written: BTreeMap<Key, Vec<&IPUPartition>> = BTreeMap::new();
         for change in &self.api.log()[from..] {

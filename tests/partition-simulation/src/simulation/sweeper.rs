@@ -167,7 +167,7 @@ impl World {
             self.cover(CoveragePoint::SweepFailed);
             return Err("the Pods cannot be listed");
         }
-        let users = self.users(id).len();
+        let users = self.live_pods(id).len();
         if users > 0 {
             self.cover(CoveragePoint::UsedOrphan);
         }

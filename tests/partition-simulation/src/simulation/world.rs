@@ -1,20 +1,29 @@
 //! The world of one run: its state, and its event loop.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
 
 use ipu_api::ipupartition::ControllerRef;
+use ipu_api::uid::Uid;
 use ipu_api::vipu_controller::CordonStates;
+use ipu_jobs::build::PodSettings;
+use ipu_jobs::job_object::job_uid;
 use ipu_ledger::step::Settings;
 use jiff::{SignedDuration, Timestamp};
 
 use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
 use super::assigned_ipus::AssignedIpus;
-use super::controllers::{Call, Controller, Then, Verb};
+use super::controllers::Controller;
 use super::coverage::{Coverage, CoveragePoint};
 use super::event_queue::{Event, EventQueue, Fate};
 use super::executor::CallFault;
 use super::faults::FaultRates;
 use super::invariants::{ONE_USABLE, RunHistory, demand};
+use super::job_objects::pod_settings;
+use super::job_rules::JobHistory;
+use super::job_server::{JobServer, NAMESPACE};
+use super::job_watches::Kind;
 use super::missing::Missing;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
@@ -38,6 +47,15 @@ pub(super) struct World {
     pub controllers: Vec<Controller>,
     pub replicas: [Replica; 2],
     pub jobs: Vec<Job>,
+    /// IPUJobs and their Pods in the API server.
+    pub server: JobServer,
+    /// The index of each IPUJob, by what the operator knows it by.
+    pub job_ids: BTreeMap<Uid, usize>,
+    pub pod_settings: Arc<PodSettings>,
+    pub job_history: JobHistory,
+    /// The number of Pods that their nodes reject next.
+    pub rejections: u32,
+    /// The Pods whose programs use partitions.
     pub pods: BTreeMap<u64, Pod>,
     /// Partitions of other clients, with their controller.
     pub foreign: BTreeSet<(usize, String)>,
@@ -50,6 +68,8 @@ pub(super) struct World {
     /// By how much the clock was set back.
     pub behind: SignedDuration,
     pub event_queue: EventQueue,
+    /// The time at which the run began, for caches: only differences count.
+    pub epoch: Instant,
     pub rng: Rng,
     pub fault_rates: FaultRates,
     pub history: RunHistory,
@@ -77,8 +97,9 @@ pub(super) struct World {
     pub restores: u64,
     /// The number of releases after the first one.
     pub handovers: u64,
-    /// Changes that the watches have delivered.
+    /// Changes that the watches have delivered, and those that the watches of the reconciler of jobs have, by kind.
     announced: usize,
+    pub announced_to_jobs: [usize; 3],
 }
 
 impl World {
@@ -92,6 +113,11 @@ impl World {
                 .collect(),
             replicas: Default::default(),
             jobs: Vec::new(),
+            server: JobServer::default(),
+            job_ids: BTreeMap::new(),
+            pod_settings: Arc::new(pod_settings()),
+            job_history: JobHistory::default(),
+            rejections: 0,
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             cordons: CordonStates::new(),
@@ -99,6 +125,7 @@ impl World {
             undeletable: BTreeSet::new(),
             behind: SignedDuration::ZERO,
             event_queue: EventQueue::default(),
+            epoch: Instant::now(),
             rng: Rng::new(seed),
             fault_rates: FaultRates::default(),
             history: RunHistory::default(),
@@ -118,6 +145,7 @@ impl World {
             restores: 0,
             handovers: 0,
             announced: 0,
+            announced_to_jobs: [0; 3],
         };
         world.replicas[0].acts = true;
         world.start(0);
@@ -134,6 +162,7 @@ impl World {
     pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
         let index = self.jobs.len();
         job.uid = format!("job-uid-{index}");
+        self.job_ids.insert(job_uid(NAMESPACE, &job.uid), index);
         self.jobs.push(job);
         self.event_queue.add(delay, Event::Fate(index, Fate::Come));
         index
@@ -199,6 +228,18 @@ impl World {
             Event::Sweep { who, life, stage } => self.sweep(who, life, stage),
             Event::Pass { who, life } => self.pass(who, life),
             Event::Refresh { who, life } => self.refresh(who, life),
+            Event::JobWatch { who, kind, upto } => self.watch_jobs(who, kind, upto),
+            Event::JobWake { who, job, number } => self.wake_job(who, job, number),
+            Event::JobSend(ticket) => {
+                if self.rng.permille(self.fault_rates.stalls) && !self.is_over {
+                    self.stand_still(ticket.who);
+                    self.happen(Event::JobSend(ticket));
+                } else {
+                    self.send_job(ticket);
+                }
+            }
+            Event::JobReply(ticket, reply) => self.job_reply(ticket, *reply),
+            Event::Kubelet(pod, stage) => self.kubelet(pod, stage),
             Event::Tick(job) => self.tick(job),
             Event::Fate(job, fate) => self.fate(job, fate),
             Event::PodEnds(pod) => self.pod_ends(pod),
@@ -214,7 +255,10 @@ impl World {
             | Event::Wake { who, .. }
             | Event::Pass { who, .. }
             | Event::Refresh { who, .. }
+            | Event::JobWatch { who, .. }
+            | Event::JobWake { who, .. }
             | Event::Sweep { who, .. } => *who,
+            Event::JobSend(ticket) | Event::JobReply(ticket, _) => ticket.who,
             Event::Send(ticket) | Event::Reply(ticket, _) => ticket.who,
             _ => return Some(event),
         };
@@ -229,12 +273,18 @@ impl World {
         {
             task.stood = true;
         }
+        if let Event::JobSend(ticket) = &event {
+            self.job_stands(*ticket);
+        }
         self.event_queue.add(wait, event);
         None
     }
 
     /// Notifies the watches and the owners of changes.
     fn announce(&mut self) {
+        for kind in Kind::ALL {
+            self.announce_to_jobs(kind);
+        }
         let upto = self.api.log().len();
         if self.announced == upto {
             return;
@@ -251,102 +301,8 @@ impl World {
         self.announced = upto;
     }
 
-    /// A call reaches its controller.
-    fn arrive(&mut self, call: &Call) {
-        let id = &call.id;
-        if self.controllers[call.controller].is_down {
-            self.cover(CoveragePoint::NotSent);
-            self.answer_call(call, Err("connection refused".to_owned()), false);
-            return;
-        }
-        if call.is_refused {
-            self.cover(CoveragePoint::SaidNo);
-            let error = "it refuses (ResourceExhausted)".to_owned();
-            self.answer_call(call, Err(error), true);
-            return;
-        }
-        let users = self.users(id);
-        let result = self.controllers[call.controller].accept(id, call.verb);
-        self.trace.say(self.event_queue.now(), || {
-            format!("{:?} of {id}: {result:?}", call.verb)
-        });
-        if result.is_ok() {
-            self.history.took_effect(id, call.verb, &users);
-            self.check_assigned_once(call);
-            self.follow_up(call);
-        }
-        self.answer_call(call, result.map_err(str::to_owned), true);
-        self.check_partition(id);
-    }
-
-    /// The effects of a call that was accepted.
-    fn follow_up(&mut self, call: &Call) {
-        if call.is_late {
-            self.cover(CoveragePoint::Late);
-        }
-        let fails = self.rng.permille(self.fault_rates.failures);
-        let (then, most) = match call.verb {
-            Verb::Create { .. } if self.history.was_denied(&call.id) => {
-                self.cover(CoveragePoint::LateCreate);
-                (Then::Formed, 2_000)
-            }
-            Verb::Create { .. } if fails && self.rng.permille(300) => {
-                self.cover(CoveragePoint::FormsNever);
-                return;
-            }
-            Verb::Create { .. } if fails => (Then::FailedToForm, 20_000),
-            Verb::Create { .. } => (Then::Formed, self.rng.pick(&[50, 2_000, 60_000])),
-            Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
-            Verb::Remove { .. } => (Then::Gone, self.rng.pick(&[20, 1_000, 15_000])),
-            Verb::Reset if fails && self.rng.permille(300) => {
-                self.cover(CoveragePoint::ResetsNever);
-                return;
-            }
-            Verb::Reset if fails => (Then::FailedToReset, 20_000),
-            Verb::Reset => (Then::WasReset, self.rng.pick(&[20, 1_000, 15_000])),
-        };
-        match call.verb {
-            Verb::Remove { .. } if call.is_late => self.cover(CoveragePoint::LateRemove),
-            Verb::Reset if call.is_late => self.cover(CoveragePoint::LateReset),
-            _ => {}
-        }
-        let time = self.rng.between(1, most);
-        let (controller, id) = (call.controller, call.id.clone());
-        self.event_queue.add(
-            time,
-            Event::Progress {
-                controller,
-                id,
-                then,
-            },
-        );
-    }
-
-    fn progress(&mut self, controller: usize, id: &str, then: Then) {
-        if !self.controllers[controller].progress(id, then) {
-            return;
-        }
-        self.trace.say(self.event_queue.now(), || {
-            format!("{id} on {controller}: {then:?}")
-        });
-        match then {
-            Then::Formed => self.cover(CoveragePoint::Formed),
-            Then::FailedToForm => self.cover(CoveragePoint::FailsToForm),
-            Then::FailedToReset => self.cover(CoveragePoint::ResetFails),
-            Then::FailedToGo => self.cover(CoveragePoint::RemoveFails),
-            Then::WasReset | Then::Gone | Then::Healed => {}
-        }
-    }
-
-    pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
-        let now = self.renamed.get(&reference.name).unwrap_or(reference);
-        let mut all = self.controllers.iter();
-        let index = all.position(|one| one.reference == *now);
-        index.expect("attempts name controllers of this world")
-    }
-
     /// A slot has at most one partition that Pods use or may use: this one.
-    fn check_partition(&self, id: &str) {
+    pub(super) fn check_partition(&self, id: &str) {
         let user = self.pods.values().find(|pod| pod.id == *id);
         if let Some(key) = user.map(|pod| pod.key) {
             self.check_slot(key);
