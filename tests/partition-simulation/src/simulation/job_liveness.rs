@@ -5,7 +5,7 @@ use ipu_api::ipupartition::PartitionPhase;
 
 use super::api_server::{self, SLOTS, key_of};
 use super::invariants::{STEADY, demand};
-use super::job_server::JobVersion;
+use super::job_server::{JobVersion, PodVersion};
 use super::world::World;
 
 /// Bound on the writes of one job in ten minutes after everything was served. A job whose reconciles respond to their
@@ -49,11 +49,23 @@ impl World {
         if owner.runs.is_some() && owner.slots > 0 {
             return Some("has not finished");
         }
-        let ended = status.run.as_ref().map_or(0, |run| run.ended.len());
+        // An instance may have ended before the job was scaled down.
+        let is_wanted = |slot: &usize| {
+            let run = status.run.as_ref();
+            run.is_none_or(|run| !run.ended.contains_key(&slot.to_string()))
+        };
+        let instances = (0..owner.slots).filter(is_wanted).count();
+        // A worker may end well before the others of its instance.
+        let is_done = |pod: &PodVersion| {
+            let slot = pod.key % SLOTS;
+            !pod.is_launcher() && pod.has_ended() && !pod.is_deleted() && is_wanted(&slot)
+        };
+        let pods = self.server.pods_of_job(found.job);
+        let done = pods.filter(|(_, pod)| is_done(pod)).count();
         let workers = usize::try_from(owner.workers).expect("workers are few");
-        let workers = (owner.slots - ended) * workers;
+        let workers = instances * workers;
         let wanted = workers + usize::from(owner.gang.is_some());
-        (programs != wanted).then_some("does not run")
+        (programs + done != wanted).then_some("does not run")
     }
 
     /// No job is written without end, from this change of the log of jobs on.

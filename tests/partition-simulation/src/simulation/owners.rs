@@ -262,9 +262,12 @@ impl World {
         self.check_slot(key);
     }
 
-    /// The program of a Pod ends by itself some time later, unless it runs for ever.
+    /// The program of a Pod ends by itself some time later, unless it runs for ever. One whose partition is lost does not.
     pub(super) fn ends_by_itself(&mut self, pod: u64, key: Key) {
-        if self.jobs[api_server::job_of(key)].runs.is_some() || !self.is_over {
+        let id = self.pods.get(&pod).map(|pod| pod.id.as_str());
+        let has = |id: &str| self.controllers.iter().any(|one| one.made.contains_key(id));
+        let is_lost = id.is_some_and(|id| !has(id));
+        if self.jobs[api_server::job_of(key)].runs.is_some() || !self.is_over || is_lost {
             let most = self.rng.pick(&[5_000, 40_000, 40_000, 400_000]);
             let most = most.min(self.longest_run);
             let time = self.rng.between(500, most);
