@@ -120,6 +120,10 @@ async fn restore(
 ) -> Result<(), Failed> {
     let delete = ["delete", "ipujobs", "--all", "--timeout=120s"];
     fixture.kubectl(&delete).await?;
+    // New Pods do without Multus before its program goes, also those of the operator.
+    for machine in machines {
+        cni::remove_multus(machine)?;
+    }
     changed(fixture, || fixture.release.install()).await?;
     let nodes: Api<Node> = Api::all(fixture.operated.client.clone());
     for (machine, node) in machines.iter().zip(NODES) {
