@@ -11,6 +11,9 @@ export IPU_OPERATOR_BEGAN := $(shell date +%s)
 # Builds what a command needs, side by side, and then becomes that command. It must be the last of a line, so that Ctrl-C
 # reaches it.
 PROVISION := exec cargo run --locked --package provision --
+# Runs a command without these flags: for programs of this machine, and fuzz targets choose their own. GNU make 4.3 cannot
+# take variables from one target.
+WITHOUT_FLAGS := env --unset=CARGO_BUILD_TARGET --unset=CARGO_ENCODED_RUSTFLAGS
 # The folder in which cargo builds.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 # Builds the programs of a release into dist/, for benchmarks.
@@ -71,7 +74,7 @@ release-twice: ## build the release again in another folder, without a cache, an
 
 plugins: ## build kubectl ipu for Windows into dist/plugins, and for macOS where SDKROOT names Apple's SDK
 	@sh tests/preflight.sh plugins
-	@tests/plugins.sh $(CACHE) dist/plugins
+	@$(WITHOUT_FLAGS) tests/plugins.sh $(CACHE) dist/plugins
 
 site: ## build a site of the documents, with search, into dist/site/html
 	@sh tests/preflight.sh site
@@ -189,21 +192,17 @@ flood: ## run a load test on real nodes: nine Pods load every port for ten minut
 fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for FUZZ_SECONDS (60 by default)
 	@sh tests/preflight.sh fuzz
 	@$(MAKE) --no-print-directory $(CARGO_FUZZ)
-	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+	PATH="$(dir $(CARGO_FUZZ)):$$PATH" $(WITHOUT_FLAGS) tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 mutants: ## apply each mutation to a copy of the sources, and check that the simulation, the model check or tests find it
 	@sh tests/preflight.sh mutants
-	cargo run --locked --package bench --bin mutants
-
-# These are programs of this machine, and the fuzz targets choose their own flags.
-$(DENY) $(MDBOOK) $(CARGO_FUZZ) fuzz mutants plugins: unexport CARGO_BUILD_TARGET
-$(DENY) $(MDBOOK) $(CARGO_FUZZ) fuzz mutants plugins: unexport CARGO_ENCODED_RUSTFLAGS
+	$(WITHOUT_FLAGS) cargo run --locked --package bench --bin mutants
 
 $(DENY):
-	cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
+	$(WITHOUT_FLAGS) cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
 
 $(MDBOOK):
-	cargo install mdbook --version $(MDBOOK_VERSION) --debug --locked --no-default-features --features search --root $(CACHE)/mdbook-$(MDBOOK_VERSION)
+	$(WITHOUT_FLAGS) cargo install mdbook --version $(MDBOOK_VERSION) --debug --locked --no-default-features --features search --root $(CACHE)/mdbook-$(MDBOOK_VERSION)
 
 $(CARGO_FUZZ):
-	cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)
+	$(WITHOUT_FLAGS) cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)

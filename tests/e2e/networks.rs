@@ -15,7 +15,9 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::path::PathBuf;
 
 use cluster::plan::NODES;
+use cluster::wait::{Seen, until};
 use futures::FutureExt;
+use harness::demo::KubectlError;
 use ipu_api::labels::{IPU_READY_CONDITION, IPU_READY_LABEL, NODE_CHECKS_ANNOTATION};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -28,7 +30,7 @@ use self::cni::Plugins;
 use self::device_plugin::DevicePlugin;
 use self::jobs::Spread;
 use self::machine::Machine;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, PATIENCE};
 use crate::host_network::changed;
 
 /// The page whose values the release gets.
@@ -93,13 +95,29 @@ async fn run(fixture: &Fixture, machines: &[Machine; 2], plugins: &Plugins) -> R
             .create(&jobs::job(fixture, name, Spread::OnBoth)?)
             .await?;
     }
-    let waits = "of 2 with the required labels: 2 failed the check of ipu-node";
-    fixture.described(names[0], &[waits]).await?;
+    once_no_node_serves(fixture, names[0]).await?;
     for machine in machines {
         machine.add_rdma_device()?;
     }
     jobs::exchange(fixture, &names, &[first.name, second.name]).await?;
     faults::are_named(fixture, second, of_second, first).await
+}
+
+/// Waits until a job says that it gets no node. Placement learns of failed checks by its own watch: until then it assigns
+/// IPUs, and kube-scheduler keeps the Pods waiting.
+async fn once_no_node_serves(fixture: &Fixture, job: &str) -> Result<(), Failed> {
+    let waits = [
+        "of 2 with the required labels: 2 failed the check of ipu-node",
+        "2 node(s) didn't match Pod's node affinity/selector",
+    ];
+    let what = format!("the job {job} to find no node");
+    until(what, PATIENCE, async || {
+        let said = fixture.kubectl(&["describe", "ipujob", job]).await?;
+        let is_waiting = |said: &String| waits.iter().any(|text| said.contains(text));
+        Ok::<_, KubectlError>(Seen::when(said, is_waiting))
+    })
+    .await?;
+    Ok(())
 }
 
 /// The values of the page, in a file.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::sources::{documents, host_packages, repository, rust_files};
 
@@ -94,5 +95,26 @@ fn the_makefile_runs_every_test_program() {
             run.contains(program.as_str()),
             "no target runs --test {program}"
         );
+    }
+}
+
+/// A rule that this version of make reads in another way fails only when somebody uses the target.
+#[test]
+fn make_knows_how_to_make_every_target() {
+    let makefile = fs::read_to_string(repository().join("Makefile")).unwrap();
+    let described = makefile
+        .lines()
+        .filter(|line| line.contains(':') && line.contains(" ## "));
+    let targets: Vec<&str> = described
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    assert!(targets.contains(&"mutants"), "{targets:?}");
+    for target in targets {
+        let planned = Command::new("make")
+            .args(["--dry-run", target])
+            .current_dir(repository())
+            .output()
+            .unwrap();
+        assert!(planned.status.success(), "{target}: {planned:?}");
     }
 }
