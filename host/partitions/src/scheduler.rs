@@ -196,7 +196,8 @@ impl PlacementLoop<'_> {
                 self.budgets.begin_pass(turn.round);
             }
             round = Some(turn.round);
-            if turn.may_keep && self.keeps(&mut pass, &turn) {
+            let may_fit = |entry: &_| pass.may_fit(entry, clock::now());
+            if context.queue_state.requests().keep(&turn, may_fit) {
                 continue;
             }
             self.decide(&mut pass, turn).await;
@@ -231,15 +232,6 @@ impl PlacementLoop<'_> {
             .decide_again(may_have_grown, |entry| pass.may_fit(entry, now));
         // Later requests of the pass leave those what they need.
         if is_any { self.read().await } else { pass }
-    }
-
-    /// Whether the decision before stands, because the request does not fit any more.
-    fn keeps(&self, pass: &mut Pass, turn: &Turn) -> bool {
-        let mut requests = self.context.queue_state.requests();
-        let may_fit = requests
-            .entry(turn.uid)
-            .is_none_or(|entry| pass.may_fit(entry, clock::now()));
-        !may_fit && requests.keep(turn)
     }
 
     /// Whether all requests are decided again because a controller may be tried again.

@@ -64,8 +64,6 @@ pub struct Turn {
     pub round: u64,
     /// Whether later requests leave it what it needs, if it is postponed.
     pub is_expected: bool,
-    /// Whether it keeps the decision before if it does not fit.
-    pub may_keep: bool,
     number: u64,
 }
 
@@ -183,7 +181,6 @@ impl PlacementQueue {
             partition,
             round: *round,
             is_expected: request.is_expected(),
-            may_keep: request.may_keep(),
             number: request.number,
         })
     }

@@ -3,6 +3,11 @@
 use ipu_api::guest::placement::{ControllerView, PartitionRequest};
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, ControllerRef};
 use ipu_api::partition_request::largest_partition;
+use ipu_api::uid::Uid;
+use jiff::Timestamp;
+
+use crate::node_match::Requirements;
+use crate::queue::{QueueEntry, QueuedRequest};
 
 /// A V-IPU controller of the admin's list.
 pub fn controller() -> ControllerRef {
@@ -27,6 +32,23 @@ pub fn attempt(controller: ControllerRef, id: &str, outcome: AttemptOutcome) -> 
         decided_by: None,
         account: None,
     }
+}
+
+/// A request that was created at this time and has waited since.
+pub fn waiting(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
+    let request = QueuedRequest {
+        name: name.to_owned(),
+        uid: Uid::of(&format!("uid-{name}")),
+        owner: Uid::of(&format!("owner-{name}")),
+        owner_name: format!("default/{name}"),
+        since: created,
+        ipus,
+        gang: 1,
+        was_placed: false,
+        requirements: Requirements::default(),
+        has_usual_options: true,
+    };
+    QueueEntry::new(request, created)
 }
 
 /// A reachable V-IPU controller, whose label has its name as the value.

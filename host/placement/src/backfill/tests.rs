@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::queue::{entries, entry, in_order, own_entry};
-use crate::samples::view;
+use crate::samples::{self, view};
 
 mod avoided;
 mod evicted;
@@ -21,19 +21,7 @@ fn now() -> Timestamp {
 /// A request that was created so many minutes ago and has waited since.
 fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
     let created = now() - SignedDuration::from_mins(minutes);
-    let request = QueuedRequest {
-        name: name.to_owned(),
-        uid: Uid::of(&format!("uid-{name}")),
-        owner: Uid::of(&format!("owner-{name}")),
-        owner_name: format!("default/{name}"),
-        since: created,
-        ipus,
-        gang: 1,
-        was_placed: false,
-        requirements: Requirements::default(),
-        has_usual_options: true,
-    };
-    QueueEntry::new(request, created)
+    samples::waiting(name, ipus, created)
 }
 
 /// The largest partition that `me` could get on each controller.

@@ -172,24 +172,19 @@ impl Request {
         is_known && !self.is_refreshed
     }
 
-    /// Keeps the decision before, if it may. Returns whether it does.
-    pub(super) fn keep(&mut self) -> bool {
-        if !self.may_keep() {
-            return false;
-        }
-        let State::Undecided {
+    /// Keeps the decision before.
+    pub(super) fn keep(&mut self) {
+        if let State::Undecided {
             before: Some(before),
             ..
         } = &self.state
-        else {
-            return false;
-        };
-        self.state = State::Decided {
-            answer: Arc::clone(before),
-            is_taken: true,
-        };
-        (self.is_pending, self.could_fit, self.is_stale) = (false, false, true);
-        true
+        {
+            self.state = State::Decided {
+                answer: Arc::clone(before),
+                is_taken: true,
+            };
+            (self.is_pending, self.could_fit, self.is_stale) = (false, false, true);
+        }
     }
 
     /// A reconcile waits for a decision on this version of the partition.

@@ -3,8 +3,6 @@
 //! A guest is asked again as soon as a controller may serve the request. Otherwise its answer would only have other reasons:
 //! the decisions of thousands of requests are refreshed one after the other, in a share of the time.
 
-use ipu_api::uid::Uid;
-
 use super::{PlacementQueue, Turn};
 use crate::queue::QueueEntry;
 
@@ -39,23 +37,25 @@ impl PlacementQueue {
 
     /// All decisions to wait are stale: a guest may decide otherwise by now, or for other reasons.
     pub fn expire(&mut self) {
-        let waiting = self.requests.values_mut().filter(|one| one.waits());
-        waiting.for_each(|one| one.is_stale = true);
+        let requests = self.requests.values_mut();
+        for request in requests.filter(|request| request.waits()) {
+            request.is_stale = true;
+        }
     }
 
     /// Whether a decision to wait is stale.
     pub fn has_stale(&self) -> bool {
         let mut requests = self.requests.values();
-        requests.any(|one| one.is_stale && one.waits())
+        requests.any(|request| request.is_stale && request.waits())
     }
 
     /// The guest decides again on at most `most` requests whose decisions are stale: first on those that it has denied
     /// free capacity, then on those with the oldest decisions.
     pub fn refresh(&mut self, most: usize) {
         let requests = self.requests.iter();
-        let stale = requests.filter(|(_, one)| one.is_stale && one.waits());
+        let stale = requests.filter(|(_, request)| request.is_stale && request.waits());
         let mut stale: Vec<_> = stale
-            .map(|(uid, one)| ((!one.could_fit, one.decided), *uid))
+            .map(|(uid, request)| ((!request.could_fit, request.decided), *uid))
             .collect();
         stale.sort_unstable();
         for (_, uid) in stale.into_iter().take(most) {
@@ -67,24 +67,19 @@ impl PlacementQueue {
         }
     }
 
-    /// The decision before stands: its request does not fit. Returns whether it does.
-    pub fn keep(&mut self, turn: &Turn) -> bool {
+    /// Keeps the decision before of a request that does not fit any more. Returns whether it does.
+    pub fn keep(&mut self, turn: &Turn, may_fit: impl FnOnce(&QueueEntry) -> bool) -> bool {
         let request = self.requests.get_mut(&turn.uid);
-        let Some(request) = request.filter(|one| one.number == turn.number) else {
+        let Some(request) = request.filter(|request| request.number == turn.number) else {
             return false;
         };
-        let key = request.key(turn.uid);
-        let is_kept = request.keep();
-        if is_kept {
-            self.undecided.remove(&key);
-            request.round = turn.round + 1;
+        if !request.may_keep() || may_fit(&request.entry) {
+            return false;
         }
-        is_kept
-    }
-
-    /// The entry of this request when a reconcile asked last.
-    pub fn entry(&self, uid: Uid) -> Option<&QueueEntry> {
-        Some(&self.requests.get(&uid)?.entry)
+        self.undecided.remove(&request.key(turn.uid));
+        request.keep();
+        request.round = turn.round + 1;
+        true
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::{queue, samples};
 
 /// An IPUPartition with this name, which is also its UID, created at this second.
-fn partition(name: &str, second: i64, status: &Value) -> IPUPartition {
+pub(super) fn partition(name: &str, second: i64, status: &Value) -> IPUPartition {
     let created = Timestamp::from_second(second).unwrap();
     let object = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
@@ -25,12 +25,15 @@ fn partition(name: &str, second: i64, status: &Value) -> IPUPartition {
     serde_json::from_value(object).unwrap()
 }
 
-fn ask(requests: &mut PlacementQueue, partition: &IPUPartition) -> Option<PlacementDecision> {
+pub(super) fn ask(
+    requests: &mut PlacementQueue,
+    partition: &IPUPartition,
+) -> Option<PlacementDecision> {
     let me = queue::entry(partition, Timestamp::UNIX_EPOCH);
     requests.ask((partition, None), &me, |_| true).answer
 }
 
-fn wait(reason: &str) -> PlacementDecision {
+pub(super) fn wait(reason: &str) -> PlacementDecision {
     PlacementDecision::Wait(vec![WaitingReason {
         controller: "pod1:8090".to_owned(),
         reason: reason.to_owned(),

@@ -9,7 +9,7 @@ use ipu_placement::cycle::Pass;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::EvictionState;
 use ipu_placement::guest_call::Candidates;
-use ipu_placement::requests::{Ended, Turn};
+use ipu_placement::requests::Ended;
 
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Ticket};
@@ -96,7 +96,8 @@ impl World {
                 break;
             }
             (decided, round) = (decided + 1, Some(turn.round));
-            if turn.may_keep && self.keeps(who, &mut pass, &turn) {
+            let may_fit = |entry: &_| pass.may_fit(entry, now);
+            if self.replicas[who].requests.keep(&turn, may_fit) {
                 continue;
             }
             let replica = &self.replicas[who];
@@ -142,16 +143,6 @@ impl World {
         replica.requests.refresh(usize::MAX);
         self.pass(who, life);
         self.schedule_refresh(who);
-    }
-
-    /// Whether the decision before stands, because the request does not fit any more.
-    fn keeps(&mut self, who: usize, pass: &mut Pass, turn: &Turn) -> bool {
-        let now = self.timestamp();
-        let requests = &mut self.replicas[who].requests;
-        let may_fit = requests
-            .entry(turn.uid)
-            .is_none_or(|entry| pass.may_fit(entry, now));
-        !may_fit && requests.keep(turn)
     }
 
     /// A pass with the queue as the replica sees it, and inventories that may be old.

@@ -5,11 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::backfill::{Assigned, capacity_for};
-use crate::queue::{QueuedRequest, in_order};
-use crate::samples::view;
+use crate::queue::in_order;
+use crate::samples::{self, view};
 use std::collections::BTreeMap;
-
-use crate::node_match::Requirements;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
 
@@ -20,19 +18,8 @@ fn now() -> Timestamp {
 fn request(number: usize, ipus: u32, minutes: i64) -> QueueEntry {
     let created = now() - SignedDuration::from_mins(minutes);
     let name = format!("p-{number:02}");
-    let request = QueuedRequest {
-        uid: Uid::of(&name),
-        owner: Uid::of(&format!("owner-{}", number % 6)),
-        owner_name: format!("default/{name}"),
-        name,
-        since: created,
-        ipus,
-        gang: 1,
-        was_placed: false,
-        requirements: Requirements::default(),
-        has_usual_options: true,
-    };
-    QueueEntry::new(request, created)
+    samples::waiting(&name, ipus, created)
+        .with(|request| request.owner = Uid::of(&format!("owner-{}", number % 6)))
 }
 
 fn bound(entry: QueueEntry, pod: usize) -> QueueEntry {

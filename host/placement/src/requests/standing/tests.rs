@@ -1,40 +1,12 @@
 //! Tests of decisions to wait: when a guest decides again, and when the decision before stands.
 
-use ipu_api::ipupartition::{IPUPartition, WaitingReason};
-use jiff::Timestamp;
+use ipu_api::uid::Uid;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::decision::PlacementDecision;
-use crate::queue;
 use crate::requests::Ended;
-
-fn partition(name: &str, status: &Value) -> IPUPartition {
-    let object = json!({
-        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
-        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {
-            "owner": {
-                "apiVersion": "v1", "kind": "K", "namespace": "default", "name": name, "uid": name,
-            },
-            "slot": 0, "ipus": 4, "gcds": 1,
-        },
-        "status": status,
-    });
-    serde_json::from_value(object).unwrap()
-}
-
-fn ask(requests: &mut PlacementQueue, partition: &IPUPartition) -> Option<PlacementDecision> {
-    let me = queue::entry(partition, Timestamp::UNIX_EPOCH);
-    requests.ask((partition, None), &me, |_| true).answer
-}
-
-fn wait(reason: &str) -> PlacementDecision {
-    PlacementDecision::Wait(vec![WaitingReason {
-        controller: "pod1:8090".to_owned(),
-        reason: reason.to_owned(),
-    }])
-}
+use crate::requests::tests::{ask, partition, wait};
 
 /// Decides on all undecided requests with this answer. Returns the name of each, and whether a reconcile follows.
 fn decide(requests: &mut PlacementQueue, answer: &PlacementDecision) -> Vec<(String, bool)> {
@@ -50,11 +22,11 @@ fn decide(requests: &mut PlacementQueue, answer: &PlacementDecision) -> Vec<(Str
 fn waiting(names: &[&str]) -> PlacementQueue {
     let mut requests = PlacementQueue::default();
     for name in names {
-        ask(&mut requests, &partition(name, &Value::Null));
+        ask(&mut requests, &partition(name, 1, &Value::Null));
     }
     decide(&mut requests, &wait("4 of its 4 IPUs are used"));
     for name in names {
-        assert!(ask(&mut requests, &partition(name, &Value::Null)).is_some());
+        assert!(ask(&mut requests, &partition(name, 1, &Value::Null)).is_some());
     }
     requests
 }
@@ -103,30 +75,32 @@ fn a_request_that_does_not_fit_any_more_keeps_its_decision() {
     let mut requests = waiting(&["a", "b"]);
     requests.decide_again(true, |_| true);
     let first = requests.next_turn().unwrap();
-    assert!(first.may_keep && requests.keep(&first));
+    assert!(!requests.keep(&first, |_| true) && requests.keep(&first, |_| false));
     let second = requests.next_turn().unwrap();
     assert_eq!((first.name(), second.name()), ("a", "b"));
     // A reconcile asks meanwhile, because its object has changed.
     let status = json!({"phase": "Pending", "attempts": [{
         "controller": crate::samples::controller(), "id": "p", "outcome": "refused",
     }]});
-    assert_eq!(ask(&mut requests, &partition("b", &status)), None);
-    assert!(!requests.keep(&second));
-    assert!(!requests.next_turn().unwrap().may_keep);
+    assert_eq!(ask(&mut requests, &partition("b", 1, &status)), None);
+    assert!(!requests.keep(&second, |_| false));
+    let awaited = requests.next_turn().unwrap();
+    assert!(!requests.keep(&awaited, |_| false));
     assert_eq!(
         decide(&mut requests, &wait("full")),
         [("b".to_owned(), true)]
     );
     assert!(requests.has_stale(), "the first one is refreshed later");
     requests.refresh(9);
-    assert!(!requests.next_turn().unwrap().may_keep, "it is its turn");
+    let refreshed = requests.next_turn().unwrap();
+    assert!(!requests.keep(&refreshed, |_| false), "it is its turn");
 }
 
 #[test]
 fn a_decision_to_wait_is_repeated_until_it_is_stale_or_the_attempts_are_others() {
     let mut requests = waiting(&["a"]);
     let known = Some(wait("4 of its 4 IPUs are used"));
-    let plain = partition("a", &Value::Null);
+    let plain = partition("a", 1, &Value::Null);
     for _ in 0..3 {
         assert_eq!(ask(&mut requests, &plain), known);
         assert!(!requests.end_reconcile(Uid::of("a"), Ended::Well));
@@ -139,5 +113,5 @@ fn a_decision_to_wait_is_repeated_until_it_is_stale_or_the_attempts_are_others()
     let status = json!({"phase": "Pending", "attempts": [{
         "controller": crate::samples::controller(), "id": "p", "outcome": "refused",
     }]});
-    assert_eq!(ask(&mut requests, &partition("a", &status)), None);
+    assert_eq!(ask(&mut requests, &partition("a", 1, &status)), None);
 }

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use cluster::settings::Settings;
 use ipu_api::guest::placement::{ControllerView, PartitionRequest, PlacementContext};
 use ipu_api::ipupolicy::Hook;
-use ipu_api::uid::Uid;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_placement::backfill;
-use ipu_placement::node_match::Requirements;
-use ipu_placement::queue::{self, QueueEntry, QueuedRequest};
+use ipu_placement::queue::{self, QueueEntry};
+use ipu_placement::samples;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_rest::query_request::QueryRequest;
 use ipu_rest::what_if;
@@ -161,19 +160,7 @@ fn view(index: usize, is_free: bool) -> ControllerView {
 }
 
 fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
-    let request = QueuedRequest {
-        name: name.to_owned(),
-        uid: Uid::of(&format!("uid-of-{name}")),
-        owner: Uid::of(&format!("owner-of-{name}")),
-        owner_name: format!("default/{name}"),
-        since: created,
-        ipus,
-        gang: 1,
-        was_placed: false,
-        requirements: Requirements::default(),
-        has_usual_options: true,
-    };
-    let mut entry = QueueEntry::new(request, created);
+    let mut entry = samples::waiting(name, ipus, created);
     entry.is_expected = true;
     entry
 }
