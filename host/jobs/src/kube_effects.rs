@@ -174,8 +174,15 @@ impl Effects for KubeEffects<'_> {
     }
 
     /// Applies all objects concurrently. Verified objects are not read again until a watch reports a change.
-    async fn apply_rights(&mut self, plan: &Plan) -> Result<Applied, StepError> {
-        let rights = self.stale_rights(plan);
+    async fn apply_rights(
+        &mut self,
+        plan: &Plan,
+        kinds: &[DependentKind],
+    ) -> Result<Applied, StepError> {
+        let mut rights = self.stale_rights(plan);
+        rights
+            .objects
+            .retain(|object| kinds.contains(&object.kind()));
         let mut applied = Applied::default();
         if rights.objects.is_empty() {
             return Ok(applied);

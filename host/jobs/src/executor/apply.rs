@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::Effects;
-use crate::plan::Plan;
+use crate::plan::{DependentKind, Plan};
 use crate::status::{Applied, Obstacle};
 
 /// Applies the plan of a job. Returns the obstacles.
@@ -27,7 +27,8 @@ pub(super) async fn apply<E: Effects>(
         effects.end_pod(pod).await?;
     }
     let mut obstacles = apply_to_partitions(plan, effects).await?;
-    let rights = effects.apply_rights(plan).await?;
+    let (before_pods, after_pods) = rights_by_time(plan);
+    let rights = effects.apply_rights(plan, before_pods).await?;
     obstacles.extend(rights.obstacles);
     let conflicts = effects.create_config_maps(&plan.create_config_maps).await?;
     let has_variables = conflicts.is_empty();
@@ -36,8 +37,11 @@ pub(super) async fn apply<E: Effects>(
     if !rights.blocked && has_variables {
         obstacles.extend(create_pods(&plan.create_pods, effects).await?);
     }
+    let bindings = effects.apply_rights(plan, after_pods).await?;
+    obstacles.extend(bindings.obstacles);
+    let is_blocked = rights.blocked || bindings.blocked;
     // The rights of the launcher precede its command.
-    if let (Some(release), false) = (&plan.release_launcher, rights.blocked) {
+    if let (Some(release), false) = (&plan.release_launcher, is_blocked) {
         effects.release_launcher(release).await?;
     }
     for deletion in &plan.delete_partitions {
@@ -45,10 +49,24 @@ pub(super) async fn apply<E: Effects>(
     }
     let applied = Applied {
         obstacles,
-        blocked: rights.blocked,
+        blocked: is_blocked,
     };
     effects.publish_writes(plan, &applied);
     Ok(applied.obstacles)
+}
+
+/// The kinds of rights that are applied before the Pods and after them. The API server allows a RoleBinding only when its
+/// authorizer knows the Role, a moment after the Role was created. A launcher that is held back needs its rights only at its
+/// release.
+fn rights_by_time(plan: &Plan) -> (&'static [DependentKind], &'static [DependentKind]) {
+    const OBJECTS: [DependentKind; 2] = [DependentKind::ServiceAccount, DependentKind::Role];
+    const BINDINGS: [DependentKind; 1] = [DependentKind::RoleBinding];
+    let mut created = plan.create_pods.iter();
+    if created.all(|pod| is_worker(pod) || is_held(pod)) {
+        (&OBJECTS, &BINDINGS)
+    } else {
+        (&DependentKind::ALL, &[])
+    }
 }
 
 /// Resets, pins and requests partitions.
@@ -83,12 +101,21 @@ async fn create_pods<E: Effects>(
 ) -> Result<Vec<Obstacle>, E::Error> {
     let mut obstacles = Vec::new();
     for pod in to_create {
-        let is_worker = pod.labels().contains_key(labels::INSTANCE_LABEL);
-        if is_worker || obstacles.is_empty() {
+        if is_worker(pod) || obstacles.is_empty() {
             obstacles.extend(create_pod(pod, effects).await?);
         }
     }
     Ok(obstacles)
+}
+
+/// Whether the agent holds the command of a launcher back.
+fn is_held(pod: &Pod) -> bool {
+    let hold = pod.annotations().get(labels::START_ANNOTATION);
+    hold.is_some_and(|hold| hold == labels::HELD)
+}
+
+fn is_worker(pod: &Pod) -> bool {
+    pod.labels().contains_key(labels::INSTANCE_LABEL)
 }
 
 /// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by
@@ -100,4 +127,38 @@ async fn create_pod<E: Effects>(pod: &Pod, effects: &mut E) -> Result<Option<Obs
         effects.expect_created(pod.metadata.name.as_deref().unwrap_or_default());
     }
     Ok(obstacle)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(metadata: &Value) -> Pod {
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn a_role_binding_waits_for_the_pods_unless_the_command_of_a_launcher_starts_with_them() {
+        let worker = pod(&json!({"labels": {labels::INSTANCE_LABEL: "0"}}));
+        let held = pod(&json!({"annotations": {labels::START_ANNOTATION: labels::HELD}}));
+        let at_once = pod(&json!({}));
+        for (pods, is_later) in [
+            (vec![], true),
+            (vec![worker.clone()], true),
+            (vec![worker.clone(), held], true),
+            (vec![worker, at_once], false),
+        ] {
+            let plan = Plan {
+                create_pods: pods,
+                ..Plan::default()
+            };
+            let (before, after) = rights_by_time(&plan);
+            assert_eq!(after.contains(&DependentKind::RoleBinding), is_later);
+            let mut all = [before, after].concat();
+            all.sort_unstable_by_key(|kind| kind.index());
+            assert_eq!(all, DependentKind::ALL, "each once");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::facts::Observed;
-use crate::plan::{Deletion, PinUpdate, Plan, Release, Reset};
+use crate::plan::{Deletion, DependentKind, PinUpdate, Plan, Release, Reset};
 use crate::status::{Applied, Obstacle};
 use crate::validate::ValidJob;
 
@@ -86,10 +86,11 @@ pub trait Effects: Send {
         partition: &IPUPartition,
     ) -> impl Future<Output = Result<Option<Obstacle>, Self::Error>> + Send;
 
-    /// Applies the rights of the launcher that the plan names and that are not verified.
+    /// Applies the rights of the launcher of these kinds that the plan names and that are not verified.
     fn apply_rights(
         &mut self,
         plan: &Plan,
+        kinds: &[DependentKind],
     ) -> impl Future<Output = Result<Applied, Self::Error>> + Send;
 
     /// Creates these ConfigMaps. They never change, so an existing one of the job is the desired one.

@@ -16,7 +16,7 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::executor::{self, Effects};
 use ipu_jobs::facts::Observed;
-use ipu_jobs::plan::{Deletion, PinUpdate, Plan, Release, Reset};
+use ipu_jobs::plan::{Deletion, DependentKind, PinUpdate, Plan, Release, Reset};
 use ipu_jobs::status::{Applied, Obstacle};
 use ipu_jobs::validate::ValidJob;
 use jiff::Timestamp;
@@ -264,7 +264,7 @@ impl Effects for OneEffect {
         self.created(effect).await
     }
 
-    async fn apply_rights(&mut self, _: &Plan) -> Result<Applied, Failure> {
+    async fn apply_rights(&mut self, _: &Plan, _: &[DependentKind]) -> Result<Applied, Failure> {
         Ok(Applied::default())
     }
 
