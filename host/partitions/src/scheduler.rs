@@ -30,9 +30,8 @@ const START: Duration = Duration::from_secs(15);
 /// Period of that check.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the
-/// shortest time between two passes over all requests because of a refusal: controllers may refuse one request after
-/// the other.
+/// Shortest time between two passes over the waiting requests after releases of capacity, so that releases in quick
+/// succession are handled together, or after refusals: controllers may refuse one request after the other.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 
 /// Period at which the requests of deleted partitions are dropped, and decisions to wait become stale.
@@ -94,7 +93,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             }
         };
         if !to_move.is_empty() || context.queue_state.requests().has_waiting() {
-            sleep(BATCH_DELAY).await;
+            placing.batch().await;
         }
         for name in to_move {
             placing.trigger(name);
@@ -134,7 +133,7 @@ struct PlacementLoop<'a> {
     reconcile: UnboundedSender<Arc<str>>,
     /// What fitted on each controller at the end of the last pass.
     places: Places,
-    /// Time at which all requests were last decided again because more had become free.
+    /// Time at which the waiting requests were last decided again because more might have become free.
     decided_again: Option<Instant>,
     /// Time at which all requests were last decided again because a controller might be tried again.
     retried: Option<Instant>,
@@ -207,6 +206,14 @@ impl PlacementLoop<'_> {
         self.places = pass.places();
     }
 
+    /// Waits for the rest of the delay after the last pass over the waiting requests: of several releases, the first is
+    /// handled at once, and the others together.
+    async fn batch(&mut self) {
+        let since = self.decided_again.map_or(BATCH_DELAY, |at| at.elapsed());
+        sleep(BATCH_DELAY.saturating_sub(since)).await;
+        self.decided_again = Some(Instant::now());
+    }
+
     fn is_needed(&self, cause: Cause) -> bool {
         let requests = self.context.queue_state.requests();
         requests.has_undecided() || cause == Cause::Capacity && requests.has_waiting()
@@ -220,9 +227,7 @@ impl PlacementLoop<'_> {
         let requests = &self.context.queue_state;
         let has_grown = pass.has_grown(&self.places);
         if has_grown && cause == Cause::Requests && requests.requests().has_waiting() {
-            let since = self.decided_again.map(|at| at.elapsed());
-            sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
-            self.decided_again = Some(Instant::now());
+            self.batch().await;
             pass = self.read().await;
         }
         let may_have_grown = has_grown || cause == Cause::Capacity || self.is_retry_due(&pass);
