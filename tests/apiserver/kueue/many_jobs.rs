@@ -14,7 +14,7 @@ use super::fixture::{Fixture, all_workloads};
 use crate::extent::full_or;
 
 /// Number of jobs: in full, and otherwise.
-const JOBS: [usize; 2] = [200, 60];
+const JOBS: [usize; 2] = [200, 24];
 
 /// Quota of all jobs together, in IPUs.
 const QUOTA: u32 = 16;

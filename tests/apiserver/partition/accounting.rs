@@ -23,12 +23,12 @@ use super::fixture::Fixture;
 use crate::extent::full_or;
 
 /// Short-lived IPUPartitions, of 1 to 8 IPUs: in full, and otherwise.
-const PARTITIONS: [usize; 2] = [1_000, 160];
+const PARTITIONS: [usize; 2] = [1_000, 72];
 
 const CONTROLLERS: usize = 8;
 
 /// IPUs of each controller. Together, they have capacity for less than half of the requests.
-const IPUS: u32 = 64;
+const IPUS: [u32; 2] = [64, 16];
 
 /// The controller that cannot be reached for a while.
 const UNREACHABLE: usize = 6;
@@ -44,7 +44,7 @@ const CUTS: f64 = 3.0;
 #[tokio::test(flavor = "multi_thread")]
 async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
     let count = partition_count();
-    let mut fixture = Fixture::start(&[IPUS; CONTROLLERS]).await;
+    let mut fixture = Fixture::start(&[ipus_of_each(); CONTROLLERS]).await;
     once_counted(&fixture).await;
     order_faults(&fixture);
     let all = futures::stream::iter(0..count);
@@ -102,6 +102,12 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
 /// Returns the number of requested IPUPartitions.
 fn partition_count() -> usize {
     let [full, otherwise] = PARTITIONS;
+    full_or(full, otherwise)
+}
+
+/// Returns the IPUs of each controller.
+fn ipus_of_each() -> u32 {
+    let [full, otherwise] = IPUS;
     full_or(full, otherwise)
 }
 
@@ -216,7 +222,7 @@ async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     .await;
     let unseen = before
         .iter()
-        .map(|one| (seconds(one.until.0, first) + CUTS) * f64::from(IPUS));
+        .map(|one| (seconds(one.until.0, first) + CUTS) * f64::from(ipus_of_each()));
     unseen.collect()
 }
 
@@ -235,7 +241,7 @@ async fn accounts(fixture: &Fixture) -> Option<Vec<Accounting>> {
 /// Compares the account of a controller with the record of its simulator.
 fn check(account: &Accounting, record: Occupancy, unseen: f64) {
     let time = seconds(account.since.0, account.until.0);
-    let expected = f64::from(IPUS) * time;
+    let expected = f64::from(ipus_of_each()) * time;
     for (kind, counted) in [
         ("total", sum(&account.total)),
         ("hours", account.hours.iter().map(sum).sum()),
