@@ -43,9 +43,13 @@ pub(crate) fn run(arguments: &Arguments, cases: &[Case], lab: &Arc<Lab>) -> Tota
         if interrupt::came() {
             break;
         }
+        let mut remaining = cases
+            .iter()
+            .skip(phase.first().map_or(0, |(number, _)| *number));
+        let allows_load = remaining.all(|case| case.usage.tolerates_load());
         let trials = phase.iter().map(|(number, case)| {
             let namespace = format!("trial-{number}");
-            trial(*case, namespace, lab, &times)
+            trial(*case, namespace, lab, &times, allows_load)
         });
         let trials: Vec<Trial> = trials
             .filter(|trial| !arguments.is_filtered_out(trial))
@@ -71,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments, cases: &[Case], lab: &Arc<Lab>) -> Tota
 fn threads(usage: Use, asked: usize) -> usize {
     match usage {
         Use::Shared => asked.min(AT_ONCE),
-        Use::Alone(_) | Use::Quiet => 1,
+        Use::Alone(_) | Use::Sparing | Use::Quiet => 1,
     }
 }
 
@@ -80,13 +84,17 @@ fn stage(usage: Use) -> &'static str {
         Use::Shared => "trials beside each other",
         Use::Alone(Managers::Neither) => "trials alone",
         Use::Alone(_) => "trials with JobSet or Kueue",
+        Use::Sparing => "trials on a machine with little other work",
         Use::Quiet => "trials on a quiet machine",
     }
 }
 
-fn trial(case: Case, namespace: String, lab: &Arc<Lab>, times: &Times) -> Trial {
+fn trial(case: Case, namespace: String, lab: &Arc<Lab>, times: &Times, allows_load: bool) -> Trial {
     let (lab, times) = (Arc::clone(lab), times.clone());
     Trial::test(case.name, move || {
+        if allows_load {
+            quiet::allow_load()?;
+        }
         if case.usage == Use::Quiet {
             quiet::wait(&lab)?;
         }
@@ -110,7 +118,7 @@ fn checked(case: Case, namespace: &str, lab: &Arc<Lab>) -> Result<(), Failed> {
             managers::ensure(lab, managers)?;
             check(&Fixture::alone(lab)?)
         }
-        Use::Quiet => {
+        Use::Sparing | Use::Quiet => {
             managers::ensure(lab, Managers::Neither)?;
             check(&Fixture::alone(lab)?)
         }

@@ -1,6 +1,7 @@
-//! Waits until no other work loads the machine, for trials that compare delays.
+//! Other work on the machine: allows more of it, and waits until none is left, for trials that compare delays.
 
 use std::convert::Infallible;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +16,18 @@ const AFTER: &str = "IPU_OPERATOR_QUIET_AFTER";
 
 /// Longer than any work beside the trials takes.
 const PATIENCE: Duration = Duration::from_mins(90);
+
+/// The variable that names a file. It is written once the trials that remain tolerate more work beside them.
+const TOLERANT: &str = "IPU_OPERATOR_TOLERANT_FROM";
+
+/// Writes the file that allows more work beside the trials, if the environment names one.
+pub(crate) fn allow_load() -> Result<(), Failed> {
+    let Some(path) = std::env::var_os(TOLERANT) else {
+        return Ok(());
+    };
+    let written = fs::write(&path, "");
+    written.map_err(|error| format!("failed to write {}: {error}", path.display()).into())
+}
 
 /// Waits for the file.
 pub(crate) fn wait(lab: &Lab) -> Result<(), Failed> {

@@ -1,19 +1,21 @@
 //! `make test`: builds, then runs every suite, and prints how long each stage and the slowest tests took.
 //!
-//! The API-server suite and the trials on nodes mostly wait for other processes, so they run side by side. The load test
-//! compares delays: it is the last trial, and waits until the other suite has ended.
+//! The API-server suite and the trials on nodes mostly wait for other processes, so they run side by side. Programs of MPI
+//! do not reach each other on busy cores, so half of the suite waits for those trials. The load test compares delays: it is
+//! the last trial, and waits until the other suite has ended.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::builds::{self, BuildsError};
 use crate::cargo::{self, cargo};
-use crate::files::{At, FileError, make_dir, read, remove, write};
+use crate::files::{At, FileError, make_dir, remove, write};
 use crate::platform::AMD64;
 use crate::programs::PROGRAMS;
 use crate::progress::Stage;
@@ -23,12 +25,19 @@ mod report;
 mod suites;
 
 use self::report::Report;
-use self::suites::{API_SERVER, NODES, QUICK, Suite};
+use self::suites::{API_SERVER, API_SERVER_LATER, NODES, QUICK, SIMULATION, Suite};
 
 /// The variable with the file that appears when the load test may begin.
 const QUIET: &str = "IPU_OPERATOR_QUIET_AFTER";
+const QUIET_FILE: &str = "no-other-work-is-left";
+/// The variable with the file that the trials write once those that remain tolerate more work beside them.
+const TOLERANT: &str = "IPU_OPERATOR_TOLERANT_FROM";
+const TOLERANT_FILE: &str = "trials-tolerate-more-work";
 /// The variable with the file to which the trials append their times.
 const TIMES: &str = "IPU_OPERATOR_TEST_TIMES";
+
+/// Time between two looks at that file.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How many tests the table of the slowest ones has.
 const SLOWEST: usize = 20;
@@ -67,34 +76,58 @@ pub fn run(settings: &Settings) -> Result<(), TestingError> {
     make_dir(&logs)?;
     let mut report = Report::default();
     report.stages(builds::of_tests(settings, build())?);
-    let quick = run_here(&QUICK, &logs)?;
-    report.ended(&quick);
-    let quiet = logs.join("api-server-suite-has-ended");
-    let beside = logs.join("api-server-suite");
-    let (api_server, nodes) = thread::scope(|scope| {
-        let api_server = scope.spawn(|| {
-            let ended = run_into(&API_SERVER, &logs, &beside);
-            // Also after a failure: the load test would wait for ever.
-            write(&quiet, "")?;
-            ended
-        });
-        let nodes = run_here(&NODES, &logs);
-        (
-            api_server
-                .join()
-                .unwrap_or_else(|panic| resume_unwind(panic)),
-            nodes,
-        )
-    });
-    print!("{}", read(&beside)?);
-    report.ended(&nodes?);
-    report.ended(&api_server?);
+    for ended in quick(&logs)?.iter().chain(&on_servers(&logs)?) {
+        report.ended(ended);
+    }
     report.times(&read_or_nothing(&logs.join("times")));
     print!("{}", report.tables(SLOWEST, &Stage::whole(begin.elapsed())));
     match report.failed() {
         failed if failed.is_empty() => Ok(()),
         suites => Err(TestingError::Failed { suites }),
     }
+}
+
+/// The quick tests. The simulation keeps one core busy for a minute, so it runs beside the others.
+fn quick(logs: &Path) -> Result<[Ended; 2], TestingError> {
+    thread::scope(|scope| {
+        let simulation = scope.spawn(|| run_silently(&SIMULATION, logs));
+        let quick = run_here(&QUICK, logs);
+        let simulation = joined(simulation)?;
+        print!("{}", simulation.without_passed());
+        Ok([quick?, simulation])
+    })
+}
+
+/// The trials on nodes, and beside them the tests on an API server: one half from the beginning, and the other half as soon
+/// as the trials that remain tolerate it.
+fn on_servers(logs: &Path) -> Result<[Ended; 3], TestingError> {
+    let quiet = logs.join(QUIET_FILE);
+    let tolerant = logs.join(TOLERANT_FILE);
+    let trials_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| run_silently(&API_SERVER, logs));
+        let second = scope.spawn(|| {
+            while !tolerant.exists() && !trials_ended.load(Ordering::Relaxed) {
+                thread::sleep(LOOK_AGAIN);
+            }
+            run_silently(&API_SERVER_LATER, logs)
+        });
+        let api_server = scope.spawn(|| {
+            let (first, second) = (joined(first), joined(second));
+            // Also after a failure: the load test would wait for ever.
+            write(&quiet, "")?;
+            Ok::<_, TestingError>([first?, second?])
+        });
+        let nodes = run_here(&NODES, logs);
+        trials_ended.store(true, Ordering::Relaxed);
+        let [first, second] = joined(api_server)?;
+        print!("{}{}", first.without_passed(), second.without_passed());
+        Ok([nodes?, first, second])
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// The cargo call that builds all tests and, as part of them, the programs that they run.
@@ -117,6 +150,14 @@ pub(crate) struct Ended {
     printed: String,
 }
 
+impl Ended {
+    /// What it printed, without the lines of passed tests.
+    fn without_passed(&self) -> String {
+        let lines = self.printed.split_inclusive('\n');
+        lines.filter(|line| !report::is_passed(line)).collect()
+    }
+}
+
 /// Runs a suite, and prints its output while it runs, without the lines of passed tests.
 fn run_here(suite: &Suite, logs: &Path) -> Result<Ended, TestingError> {
     run_with(suite, logs, |line| {
@@ -126,17 +167,9 @@ fn run_here(suite: &Suite, logs: &Path) -> Result<Ended, TestingError> {
     })
 }
 
-/// The same, but the output goes into a file.
-fn run_into(suite: &Suite, logs: &Path, file: &Path) -> Result<Ended, TestingError> {
-    let mut text = String::new();
-    let ended = run_with(suite, logs, |line| {
-        if !report::is_passed(line) {
-            text.push_str(line);
-            text.push('\n');
-        }
-    });
-    write(file, text)?;
-    ended
+/// The same, but prints nothing.
+fn run_silently(suite: &Suite, logs: &Path) -> Result<Ended, TestingError> {
+    run_with(suite, logs, |_| {})
 }
 
 fn run_with(suite: &Suite, logs: &Path, mut line: impl FnMut(&str)) -> Result<Ended, TestingError> {
@@ -185,7 +218,8 @@ fn command(suite: &Suite, logs: &Path) -> Command {
         .env("INSTA_UPDATE", "no")
         .env(PROGRAMS, built)
         .env(TIMES, logs.join("times"))
-        .env(QUIET, logs.join("api-server-suite-has-ended"));
+        .env(QUIET, logs.join(QUIET_FILE))
+        .env(TOLERANT, logs.join(TOLERANT_FILE));
     command
 }
 

@@ -54,7 +54,7 @@ impl Report {
     /// The table of the stages, and that of the `count` slowest tests.
     pub(super) fn tables(&self, count: usize, whole: &Stage) -> String {
         let mut text = String::from(
-            "\nthe stages (builds run side by side, and so do the last two suites):\n",
+            "\nthe stages (builds run side by side, and so do the first two suites and the last three):\n",
         );
         for stage in self.stages.iter().chain([whole]) {
             // Writing to a String cannot fail.
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(report.failed(), ["quick tests"]);
         assert_eq!(
             report.tables(2, &Stage::of("in all", Duration::from_mins(1))),
-            "\nthe stages (builds run side by side, and so do the last two suites):\n\
+            "\nthe stages (builds run side by side, and so do the first two suites and the last three):\n\
              \x20     3.0 s  quick tests\n\
              \x20    60.0 s  in all\n\
              the 2 slowest tests:\n\
