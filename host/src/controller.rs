@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ipu_admission::callers::Callers;
 use ipu_admission::pod_trial::PodTrial;
 use ipu_admission::scale::StoredJobs;
-use ipu_admission::server::{WebhookContext, router};
+use ipu_admission::server::router;
 use ipu_api::ipupolicy::Hook;
 use ipu_api::queueing;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
@@ -27,6 +27,7 @@ use ipu_ports::certificates::registration::Registration;
 use ipu_ports::certificates::renewal::CertificateManager;
 use ipu_ports::limits::{METRICS, PROBES, WEBHOOKS};
 use ipu_ports::serve::{Port, ServeError};
+use ipu_runtime::dry_run::DryRuns;
 use ipu_runtime::lease;
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::conflicts::ConflictWatch;
@@ -83,6 +84,7 @@ impl ControllerOptions {
         &self,
         jobs: &'a JobSettings,
         kueue: ServedGroup,
+        dry_runs: DryRuns,
         metrics: &'a Metrics,
     ) -> Reconcilers<'a> {
         let queued = KueueSettings {
@@ -99,22 +101,17 @@ impl ControllerOptions {
                 max_ipus: Some(jobs.max_ipus_per_job),
             }),
             kueue: self.kueue.then_some((queued, kueue)),
+            dry_runs,
             metrics,
         }
     }
 
-    /// Returns what the webhooks share with this process.
-    fn webhook_context(
-        &self,
-        metrics: &Metrics,
-        client: &Client,
-        callers: Callers,
-        kueue: ServedGroup,
-    ) -> WebhookContext {
+    /// Returns what tries the Pods of admitted jobs.
+    fn pod_trial(&self, client: &Client, dry_runs: DryRuns) -> PodTrial {
         let settings = self.jobs().pods;
-        let pod_trial = PodTrial::new(client.clone(), move |job| trial::pods(job, &settings));
-        let jobs = StoredJobs::new(client.clone());
-        metrics.of_webhooks(callers, kueue, pod_trial, jobs)
+        PodTrial::new(client.clone(), dry_runs, move |job| {
+            trial::pods(job, &settings)
+        })
     }
 
     fn reviewer(
@@ -218,8 +215,7 @@ async fn serve(
     let metrics_port = Port::listen(options.metrics_port, METRICS, refused);
     let metrics_port = metrics_port.map_err(serving("metrics"))?;
     let clients = options.clients()?;
-    let client = metrics.api.client().await;
-    let client = client.map_err(|source| ControllerError::Client(Box::new(source)))?;
+    let client = client(&metrics).await?;
     let policies = GuestHost::open(policy_options(options))
         .await
         .map_err(ControllerError::GuestHost)?
@@ -229,7 +225,10 @@ async fn serve(
     let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
     let (served_kueue, kueue_watch) = kueue(options);
-    let context = options.webhook_context(&metrics, &client, callers.clone(), served_kueue.clone());
+    let dry_runs = DryRuns::default();
+    let pod_trial = options.pod_trial(&client, dry_runs.clone());
+    let (jobs, kueue) = (StoredJobs::new(client.clone()), served_kueue.clone());
+    let context = metrics.of_webhooks(callers.clone(), kueue, pod_trial, jobs);
     let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = options.certificate_manager(&client);
     let kept = (kept, clients, metrics.certificates.clone());
@@ -253,7 +252,7 @@ async fn serve(
         kueue: kueue_watch,
     };
     let jobs = options.jobs();
-    let reconcilers = options.reconcilers(&jobs, served_kueue, &metrics);
+    let reconcilers = options.reconcilers(&jobs, served_kueue, dry_runs, &metrics);
     let (served, measured, _, (), (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
@@ -265,6 +264,11 @@ async fn serve(
     );
     served.map_err(serving("webhooks"))?;
     measured.map_err(serving("metrics"))
+}
+
+async fn client(metrics: &Metrics) -> Result<Client, ControllerError> {
+    let client = metrics.api.client().await;
+    client.map_err(|source| ControllerError::Client(Box::new(source)))
 }
 
 async fn report_loaded(guests: ActivePolicies, readiness: &Readiness) {

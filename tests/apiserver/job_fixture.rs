@@ -10,11 +10,10 @@ use futures::{Stream, StreamExt};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_api::labels;
-use ipu_jobs::JobSettings;
 use ipu_jobs::build::PodSettings;
+use ipu_jobs::{JobSettings, Shared};
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::scope::Scope;
-use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -98,8 +97,8 @@ impl JobFixture {
     pub(crate) fn controller(&self, client: Client, settings: JobSettings) -> JoinHandle<()> {
         let metrics = self.metrics.of_jobs();
         tokio::spawn(async move {
-            let (kueue, stop) = (ServedGroup::default(), CancellationToken::new());
-            let run = ipu_jobs::run(client, settings, kueue, &metrics, stop);
+            let (shared, stop) = (Shared::default(), CancellationToken::new());
+            let run = ipu_jobs::run(client, settings, shared, &metrics, stop);
             run.await.unwrap();
         })
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use cluster::wait::{Seen, eventually};
 use ipu_operator::controller::jobs::{self, Reconcilers};
 use ipu_operator::exposition::Metrics;
+use ipu_runtime::dry_run::DryRuns;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
 use tokio::task::JoinHandle;
@@ -28,6 +29,7 @@ fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHand
             jobs: &settings(),
             native_pods: None,
             kueue: None,
+            dry_runs: DryRuns::default(),
             metrics: &metrics,
         };
         jobs::run_as_leader(&client, &release, &reconcilers, TTL, &stop).await;

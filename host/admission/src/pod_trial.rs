@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use ipu_guest_host::texts::WARNING;
 use ipu_ports::rate_limiter::{Rate, RateLimiter, number};
-use ipu_runtime::dry_run;
+use ipu_runtime::dry_run::DryRuns;
 use ipu_text::sanitize;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -48,6 +48,7 @@ pub struct PodTrial(Option<Arc<Trial>>);
 
 struct Trial {
     client: Client,
+    dry_runs: DryRuns,
     build: Box<BuildPods>,
     rate: RateLimiter<()>,
 }
@@ -64,9 +65,14 @@ impl fmt::Debug for PodTrial {
 
 impl PodTrial {
     /// Tries the Pods that `build` makes of an IPUJob.
-    pub fn new(client: Client, build: impl Fn(&Value) -> Vec<Pod> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        client: Client,
+        dry_runs: DryRuns,
+        build: impl Fn(&Value) -> Vec<Pod> + Send + Sync + 'static,
+    ) -> Self {
         Self(Some(Arc::new(Trial {
             client,
+            dry_runs,
             build: Box::new(build),
             rate: RateLimiter::new(RATE),
         })))
@@ -83,7 +89,7 @@ impl PodTrial {
         }
         let pods = (trial.build)(&request.object);
         let api: Api<Pod> = Api::namespaced(trial.client.clone(), &request.namespace);
-        let tried = join_all(pods.iter().map(|pod| dry_run::refusal(&api, pod)));
+        let tried = join_all(pods.iter().map(|pod| trial.dry_runs.refusal(&api, pod)));
         let Ok(refusals) = timeout(TIMEOUT.min(left), tried).await else {
             return Vec::new();
         };

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::clock;
-use ipu_runtime::dry_run;
 use ipu_runtime::events::{Event, EventQueue};
-use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::telemetry::trace::{self, TracedObject};
 use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
@@ -31,15 +30,14 @@ use super::validate::ValidJob;
 use super::verified::Verified;
 use super::views::Views;
 use super::writes::{self, WriteError};
-use super::{JobSettings, lost_node, trial};
+use super::{JobSettings, Shared, lost_node, trial};
 use crate::metrics::{JobMetrics, Jobs};
 
 /// The shared state of all reconciles.
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
-    /// Whether Kueue decides when a job in a queue starts.
-    pub(super) kueue: ServedGroup,
+    pub(super) shared: Shared,
     pub(super) events: EventQueue,
     pub(super) verified: Mutex<Verified>,
     pub(super) views: Arc<Views>,
@@ -53,7 +51,7 @@ impl Context {
     pub(super) fn new(
         client: Client,
         settings: JobSettings,
-        kueue: ServedGroup,
+        shared: Shared,
         metrics: &JobMetrics,
     ) -> Self {
         Self {
@@ -64,7 +62,7 @@ impl Context {
                 metrics.reconciles.events_lost.clone(),
             ),
             client,
-            kueue,
+            shared,
             cache_sync: CacheSync::new(metrics.jobs.clone(), &settings.scope),
             settings,
             verified: Mutex::default(),
@@ -99,18 +97,22 @@ impl Context {
     }
 
     /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods
-    /// the API server refuses takes no IPUs. An API server that does not answer in time delays no job.
+    /// the API server refuses takes no IPUs. The webhook has tried the Pods of a new job a moment before, unless another
+    /// process did. An API server that does not answer in time delays no job.
     pub(super) async fn trial_refusal(&self, job: &ValidJob) -> Option<Obstacle> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
+        let tried = trial::of_job(job, &self.settings.pods);
         // A Pod is large.
         let trials = Box::pin(async {
-            for pod in trial::of_job(job, &self.settings.pods) {
-                if let Some(reason) = dry_run::refusal(&pods, &pod).await {
-                    let object = format!("Pod {}", pod.name_any());
-                    return Some(Obstacle::TrialRefused { object, reason });
-                }
-            }
-            None
+            let refusals = tried
+                .iter()
+                .map(|pod| self.shared.dry_runs.new_refusal(&pods, pod));
+            let refused = tried.iter().zip(join_all(refusals).await);
+            let mut refused = refused.filter_map(|(pod, reason)| Some((pod, reason?)));
+            refused.next().map(|(pod, reason)| Obstacle::TrialRefused {
+                object: format!("Pod {}", pod.name_any()),
+                reason,
+            })
         });
         timeout(API_TIMEOUT, trials).await.ok().flatten()
     }

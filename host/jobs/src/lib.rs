@@ -51,6 +51,7 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::dry_run::DryRuns;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::trimmed::Trimmed;
@@ -89,6 +90,15 @@ pub struct JobSettings {
     pub instance: Option<String>,
     /// The namespaces whose jobs are reconciled.
     pub scope: Scope,
+}
+
+/// What the reconciler shares with the rest of its process.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    /// Whether Kueue decides when a job in a queue starts.
+    pub kueue: ServedGroup,
+    /// What the API server has accepted lately.
+    pub dry_runs: DryRuns,
 }
 
 /// A failure to start the controller.
@@ -133,12 +143,12 @@ impl work_queue::StepError for StepError {
 pub async fn run(
     client: Client,
     settings: JobSettings,
-    kueue: ServedGroup,
+    shared: Shared,
     metrics: &JobMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     check_lists(&client).await?;
-    let context = Arc::new(Context::new(client, settings, kueue, metrics));
+    let context = Arc::new(Context::new(client, settings, shared, metrics));
     let _watching = metrics.jobs.watching();
     let (trigger, triggers) = mpsc::unbounded();
     // The watches end with this function, also if it is dropped.

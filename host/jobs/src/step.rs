@@ -88,12 +88,15 @@ fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateErro
     let has_pods = !observed.pods.is_empty() && status::is_active(&observed.status);
     let has_partitions = !observed.partitions.is_empty();
     let has_started = has_pods || has_partitions && status::has_started(&observed.status);
-    if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
+    if context.shared.kueue.is_served()
+        && !has_started
+        && validate::awaits_admission(&snapshot.object)
+    {
         job.suspension = Suspension::Unadmitted;
     }
-    let is_queued = context.kueue.is_served() && queueing::is_queued(&snapshot.object);
+    let is_queued = context.shared.kueue.is_served() && queueing::is_queued(&snapshot.object);
     job.is_admitted = is_queued && validate::admission(&snapshot.object).is_some();
-    if !context.kueue.is_served() {
+    if !context.shared.kueue.is_served() {
         for update in &mut job.pod_set_updates {
             update.count = None;
         }

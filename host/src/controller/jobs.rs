@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use ipu_jobs::JobSettings;
+use ipu_jobs::{JobSettings, Shared};
 use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
+use ipu_runtime::dry_run::DryRuns;
 use ipu_runtime::lease::{Elector, fenced};
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::served_group::ServedGroup;
@@ -27,6 +28,8 @@ pub struct Reconcilers<'a> {
     pub native_pods: Option<NativePodSettings>,
     /// Settings of the reconciler of queued jobs, which runs while Kueue is installed. `None`: there is none.
     pub kueue: Option<(KueueSettings, ServedGroup)>,
+    /// What the API server has accepted lately.
+    pub dry_runs: DryRuns,
     /// Metrics of all.
     pub metrics: &'a Metrics,
 }
@@ -113,12 +116,15 @@ async fn lead_queued(
 async fn lead_jobs(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
     let (settings, metrics) = (reconcilers.jobs, reconcilers.metrics.of_jobs());
     let kueue = reconcilers.kueue.as_ref();
-    let kueue = kueue.map(|(_, served)| served.clone()).unwrap_or_default();
+    let shared = Shared {
+        kueue: kueue.map(|(_, served)| served.clone()).unwrap_or_default(),
+        dry_runs: reconcilers.dry_runs.clone(),
+    };
     while !stop.is_cancelled() {
         let run = ipu_jobs::run(
             client.clone(),
             settings.clone(),
-            kueue.clone(),
+            shared.clone(),
             &metrics,
             stop.clone(),
         );

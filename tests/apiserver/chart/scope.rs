@@ -4,10 +4,10 @@
 use cluster::control_plane::pool::Loan;
 use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
+use ipu_jobs::Shared;
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
-use ipu_runtime::served_group::ServedGroup;
 use kube::Client;
 use tests::documents::SCOPE;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -70,7 +70,7 @@ async fn reconcile(admin: &Admin, namespaces: &str) -> DropGuard {
     settings.scope = namespaces.parse().unwrap();
     tokio::spawn(async move {
         let metrics = Metrics::default().of_jobs();
-        let run = ipu_jobs::run(client, settings, ServedGroup::default(), &metrics, stopping);
+        let run = ipu_jobs::run(client, settings, Shared::default(), &metrics, stopping);
         run.await.unwrap();
     });
     stop.drop_guard()

@@ -7,8 +7,8 @@ use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_jobs::Shared;
 use ipu_operator::exposition::Metrics;
-use ipu_runtime::served_group::ServedGroup;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
@@ -128,8 +128,8 @@ impl Explained {
         let client = self.fixture.client.clone();
         self.controller = Some(tokio::spawn(async move {
             let metrics = Metrics::default().of_jobs();
-            let (kueue, stop) = (ServedGroup::default(), CancellationToken::new());
-            let run = ipu_jobs::run(client, settings(), kueue, &metrics, stop);
+            let (shared, stop) = (Shared::default(), CancellationToken::new());
+            let run = ipu_jobs::run(client, settings(), shared, &metrics, stop);
             run.await.unwrap();
         }));
     }

@@ -4,8 +4,8 @@ use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus, PartitionPhase};
 use ipu_api::labels;
+use ipu_jobs::Shared;
 use ipu_jobs::metrics::JobMetrics;
-use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -33,7 +33,7 @@ fn start_controller(fixture: &Fixture) -> JoinHandle<()> {
         let run = ipu_jobs::run(
             client,
             job_fixture::settings(),
-            ServedGroup::default(),
+            Shared::default(),
             &metrics,
             CancellationToken::new(),
         );

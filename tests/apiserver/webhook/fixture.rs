@@ -27,6 +27,7 @@ use ipu_ports::certificates::renewal::CertificateManager;
 use ipu_ports::certificates::served::ServedCertificates;
 use ipu_ports::limits::WEBHOOKS;
 use ipu_ports::serve::Port;
+use ipu_runtime::dry_run::DryRuns;
 use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::release::{Process, ReleaseOptions, RequiredKeys};
 use ipu_runtime::scope::Conflicts;
@@ -265,7 +266,9 @@ fn pod_trial(client: Client) -> PodTrial {
         launcher_resources: None,
         start_timeout: None,
     };
-    PodTrial::new(client, move |job| trial::pods(job, &settings))
+    PodTrial::new(client, DryRuns::default(), move |job| {
+        trial::pods(job, &settings)
+    })
 }
 
 /// Returns a replica of this name in the namespace `default`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::trial;
-use ipu_runtime::dry_run;
+use ipu_runtime::dry_run::DryRuns;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
 use kube::api::{Api, PostParams};
 use release::guests::checkout;
@@ -129,7 +129,7 @@ async fn examples_pass_restricted_where_they_can() {
         let tried = trial::pods(&made, &settings);
         assert!(!tried.is_empty(), "{name}");
         for pod in tried {
-            let reason = dry_run::refusal(&pods, &pod).await;
+            let reason = DryRuns::default().refusal(&pods, &pod).await;
             refused.extend(reason.map(|reason| (name.clone(), reason)));
         }
     }
@@ -152,7 +152,10 @@ async fn graphcores_native_examples_need_a_capability_for_rdma() {
         let mut pod = manifest["spec"]["template"].clone();
         pod["metadata"]["name"] = json!("native");
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        let reason = dry_run::refusal(&pods, &pod).await.unwrap_or_default();
+        let reason = DryRuns::default()
+            .refusal(&pods, &pod)
+            .await
+            .unwrap_or_default();
         assert!(reason.contains("IPC_LOCK"), "{name}: {reason}");
     }
 }

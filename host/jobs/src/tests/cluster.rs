@@ -24,7 +24,7 @@ use crate::metrics::JobMetrics;
 use crate::plan::DependentKind;
 use crate::raw::RawJob;
 use crate::views::View;
-use crate::{JobSettings, dependents_watch};
+use crate::{JobSettings, Shared, dependents_watch};
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";
 const JOBS: &str = "/apis/graphcore.ai/v1alpha1/namespaces/default/ipujobs";
@@ -88,12 +88,11 @@ impl Cluster {
             scope: Scope::Cluster,
         };
         let client = Client::new(api_server, "default");
-        Context::new(
-            client,
-            settings,
-            ServedGroup::served(),
-            &JobMetrics::default(),
-        )
+        let shared = Shared {
+            kueue: ServedGroup::served(),
+            ..Shared::default()
+        };
+        Context::new(client, settings, shared, &JobMetrics::default())
     }
 
     /// The user makes a job.
