@@ -6,6 +6,7 @@ mod diff;
 mod flux;
 mod health;
 mod lua;
+mod manifests;
 mod synced;
 mod verify;
 

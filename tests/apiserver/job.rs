@@ -1,6 +1,7 @@
 //! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the way.
 
 mod killed;
+mod waited;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;

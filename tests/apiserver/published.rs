@@ -49,6 +49,7 @@ fn make_release(folder: &Path) -> PathBuf {
     let parts = Parts {
         guests: guests::build().unwrap(),
         plugins: Vec::new(),
+        manifests: Vec::new(),
         image,
         image_digest,
         platforms: vec![AMD64],

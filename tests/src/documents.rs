@@ -184,6 +184,9 @@ pub const ADMINS_ON_API_SERVER: [Typed; 23] = [
 /// The document that uninstalls the operator from an API server.
 pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/docs/uninstall");
 
+/// The page about an installation without Helm, whose commands run beside the file of the objects.
+pub const WITHOUT_HELM: Typed = on_api_server("charts/ipu-operator/docs/install-manifests");
+
 /// The document about releases for some namespaces, which needs a separate API server.
 pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 
@@ -251,7 +254,7 @@ pub fn typed() -> Vec<Typed> {
 
 /// Every document whose commands run on an API server.
 pub fn typed_on_api_server() -> Vec<Typed> {
-    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
+    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER, WITHOUT_HELM];
     all.extend(TENANTS);
     all.extend(ADMINS_ON_API_SERVER);
     all.extend(USERS_ON_API_SERVER);

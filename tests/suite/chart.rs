@@ -1,6 +1,7 @@
 //! The chart's copies of other files of the repository are equal to them.
 
 mod alpha_5;
+mod artifact_hub;
 mod folder;
 mod memory;
 mod readme;

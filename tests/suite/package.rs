@@ -14,7 +14,7 @@ use ipu_api::guest::digest::digest_of;
 use ipu_oci::manifest::component_of;
 use release::guests::{self, GUESTS};
 use release::package::archive::{self, Files};
-use release::package::{self, Parts, VERSION, chart, krew, sums};
+use release::package::{self, Parts, VERSION, chart, krew, manifests, sums};
 use release::{cargo, dist};
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ const IMAGE: &[u8] = b"image";
 
 /// A stand-in for the plugin of kubectl.
 const PLUGIN: &[u8] = b"plugin";
+
+/// A stand-in for the objects for kubectl, which Helm renders.
+const MANIFESTS: &[u8] = b"manifests";
 
 /// A time, in seconds since 1970: 2026-01-01.
 const TIME: u64 = 1_767_225_600;
@@ -38,6 +41,7 @@ fn files() -> Files {
         plugins: [AMD64, ARM64]
             .map(|platform| (platform, PLUGIN.to_owned()))
             .to_vec(),
+        manifests: MANIFESTS.to_owned(),
         image: IMAGE.to_owned(),
         image_digest: format!("sha256:{}", sha256_of(IMAGE)),
         platforms: vec![AMD64, ARM64],
@@ -73,6 +77,7 @@ fn it_contains_everything_that_an_installation_needs() {
         "examples",
         "guests",
         "images",
+        "manifests.yaml",
         "sbom.cdx.json",
         "wit",
     ];
@@ -87,6 +92,7 @@ fn it_contains_everything_that_an_installation_needs() {
         assert!(FILES.contains_key(&name), "{name}");
     }
     assert_eq!(FILES[&format!("images/ipu-operator-{VERSION}.tar")], IMAGE);
+    assert_eq!(FILES[manifests::NAME], MANIFESTS);
     for architecture in ["amd64", "arm64"] {
         assert_eq!(
             FILES[&format!("bin/linux-{architecture}/kubectl-ipu")],

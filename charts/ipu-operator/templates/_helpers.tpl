@@ -234,9 +234,21 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- printf "%s%s%s" (index . 0) (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag -}}
 {{- end -}}
 
+{{/*
+A repository, in the registry of the values if it names none: as Docker reads it, a registry has a dot or a colon, or is
+localhost. Arguments: (list root repository).
+*/}}
+{{- define "ipu-operator.inRegistry" -}}
+{{- $registry := (index . 0).Values.global.imageRegistry | default "" | trimSuffix "/" -}}
+{{- $repository := index . 1 -}}
+{{- $parts := splitList "/" $repository -}}
+{{- $isNamed := and (gt (len $parts) 1) (or (regexMatch "[.:]" (first $parts)) (eq (first $parts) "localhost")) -}}
+{{- ternary (printf "%s/%s" $registry $repository) $repository (and (not (empty $registry)) (not $isNamed)) -}}
+{{- end -}}
+
 {{/* The repository of the operator's image. alpha-5's default is empty. */}}
 {{- define "ipu-operator.repository" -}}
-{{- .Values.controller.image.repository | default .Chart.Name -}}
+{{- include "ipu-operator.inRegistry" (list . (.Values.controller.image.repository | default .Chart.Name)) -}}
 {{- end -}}
 
 {{- define "ipu-operator.controllerImage" -}}
@@ -247,7 +259,10 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{/* A separate repository has a separate tag; otherwise both are those of the controller. */}}
 {{- define "ipu-operator.proxyImage" -}}
 {{- $image := .Values.vipuProxy.image -}}
-{{- $repository := $image.repository | default (include "ipu-operator.repository" .) -}}
+{{- $repository := include "ipu-operator.repository" . -}}
+{{- with $image.repository -}}
+{{- $repository = include "ipu-operator.inRegistry" (list $ .) -}}
+{{- end -}}
 {{- $tag := $image.tag | default (ternary "" .Values.controller.image.tag (not (empty $image.repository))) -}}
 {{- include "ipu-operator.imageOf" (list $repository ($tag | default .Chart.AppVersion)) -}}
 {{- end -}}
@@ -255,6 +270,9 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{/* alpha-5 wrote launcherImage with its tag inside (`launcher:latest`). */}}
 {{- define "ipu-operator.launcherImage" -}}
 {{- $image := .Values.global.launcherImage -}}
+{{- with $image -}}
+{{- $image = include "ipu-operator.inRegistry" (list $ .) -}}
+{{- end -}}
 {{- $tag := .Values.global.launcherImageTag -}}
 {{- $last := $image | default "" | splitList "/" | last -}}
 {{- if not $image -}}

@@ -110,7 +110,7 @@ The schema lets any value of `global` pass: a parent chart's reach every chart b
 is installed by itself, one that it does not know is a mistake.
 */}}
 {{- define "ipu-operator.refuseUnknownGlobals" -}}
-{{- $known := list "imagePullSecrets" "vipuControllers" "launcherImage" "launcherImageTag" "launcherImagePullPolicy" "laucherImagePullPolicy" "kubectlVersion" -}}
+{{- $known := list "imagePullSecrets" "vipuControllers" "imageRegistry" "launcherImage" "launcherImageTag" "launcherImagePullPolicy" "laucherImagePullPolicy" "kubectlVersion" -}}
 {{- if .Chart.IsRoot -}}
 {{- range $name := keys .Values.global | sortAlpha -}}
 {{- if not (has $name $known) -}}

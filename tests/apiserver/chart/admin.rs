@@ -1,6 +1,10 @@
 //! An admin with Helm and kubectl.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use cluster::{
     command::{self, CommandError},
@@ -112,6 +116,11 @@ impl Admin {
         let mut kubectl = Command::new(self.tools.program("kubectl"));
         kubectl.arg("--kubeconfig").arg(&self.kubeconfig).args(args);
         command::output(kubectl.env("HOME", self.scratch.path()))
+    }
+
+    /// Path of Helm or kubectl.
+    pub(crate) fn program(&self, name: &str) -> &Path {
+        self.tools.program(name)
     }
 
     pub(crate) fn chart(&self) -> &str {

@@ -182,8 +182,9 @@ fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -
         built.push((programs.platform, image));
     }
     let images: Vec<_> = built.iter().map(|(one, image)| (*one, image)).collect();
+    let helm = Tools::fetch_some(settings, progress, &["helm"])?;
     let package = progress.run("made the package", || {
-        Package::make(settings, &dist, &programs, &images)
+        Package::make(settings, helm.program("helm"), &dist, &programs, &images)
     })?;
     println!("{}", package.archive.display());
     for (platform, image) in images {

@@ -114,7 +114,8 @@ fn install(
         "made the release's package, and unpacked it elsewhere",
         || {
             let programs = std::slice::from_ref(dist.programs());
-            let package = Package::make(settings, dist, programs, &[(AMD64, &image)])?;
+            let helm = cluster.tools.program("helm");
+            let package = Package::make(settings, helm, dist, programs, &[(AMD64, &image)])?;
             package.unpack(&settings.run.join("package"))
         },
     )?;

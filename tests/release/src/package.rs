@@ -11,6 +11,7 @@ pub mod guests;
 pub mod krew;
 pub mod layout;
 pub mod licences;
+pub mod manifests;
 pub mod previous;
 pub mod provenance;
 pub mod sbom;
@@ -97,6 +98,9 @@ pub enum PackageError {
     /// A guest cannot be made an artefact.
     #[error(transparent)]
     Guests(#[from] GuestsError),
+    /// Helm cannot render the chart.
+    #[error("failed to render the chart with Helm")]
+    Manifests(#[source] CommandError),
     /// The components of the programs are unknown.
     #[error(transparent)]
     Crates(#[from] CratesError),
@@ -118,10 +122,12 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes the package from the built files, and from the programs and the image of each platform. Beside it are the
-    /// manifest of krew, which contains its checksum, the provenance, and the checksums of all three.
+    /// Makes the package from the built files, and from the programs and the image of each platform, with this Helm.
+    /// Beside it are the manifest of krew, which contains its checksum, the manifests for kubectl, the provenance, and the
+    /// checksums of all four.
     pub fn make(
         settings: &Settings,
+        helm: &Path,
         dist: &Dist,
         programs: &[Programs],
         images: &[(Platform, &Image)],
@@ -137,8 +143,11 @@ impl Package {
             let path = programs.plugin();
             Ok((programs.platform, fs::read(&path).at("read", &path)?))
         };
+        let manifests = manifests::render(helm, &settings.checkout.join("charts/ipu-operator"))
+            .map_err(PackageError::Manifests)?;
         let parts = Parts {
             guests: dist.dir().join("guests"),
+            manifests: manifests.clone(),
             plugins: programs.iter().map(plugin).collect::<Result<_, _>>()?,
             image_digest: image_digest(&archive_of_image),
             image: archive_of_image,
@@ -157,6 +166,7 @@ impl Package {
         let mut beside = Files::from([
             (file, packed),
             (krew::NAME.to_owned(), krew),
+            (manifests::NAME.to_owned(), manifests),
             (provenance::NAME.to_owned(), provenance),
         ]);
         beside.insert(sums::NAME.to_owned(), sums::list(&beside));
@@ -246,6 +256,8 @@ pub struct Parts {
     pub guests: PathBuf,
     /// The plugin of kubectl for each platform.
     pub plugins: Vec<(Platform, Vec<u8>)>,
+    /// The objects for kubectl.
+    pub manifests: Vec<u8>,
     /// The archive of the image.
     pub image: Vec<u8>,
     /// The digest of the image, or of the index of its platforms.
@@ -276,6 +288,7 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     files.insert(format!("charts/{}", chart::file(VERSION)), packed);
     files.insert("charts/index.yaml".to_owned(), index);
     files.insert(image_file(VERSION), parts.image);
+    files.insert(manifests::NAME.to_owned(), parts.manifests);
     for (platform, program) in parts.plugins {
         files.insert(plugin_file(platform), program);
     }
