@@ -12,7 +12,7 @@ fn template() -> Value {
         "metadata": {
             "creationTimestamp": null,
             "generateName": "printed-",
-            "labels": {"app": "printed"},
+            "labels": {"app": "printed", "version": null},
             "annotations": null,
             "resourceVersion": "7",
             "generation": 1,
@@ -30,13 +30,13 @@ fn template() -> Value {
         "spec": {
             "restartPolicy": "Never",
             "affinity": {},
-            "nodeSelector": null,
+            "nodeSelector": {"zone": null},
             "tolerations": null,
-            "imagePullSecrets": null,
+            "imagePullSecrets": [{}],
             "securityContext": {},
             "terminationGracePeriodSeconds": null,
             "containers": [{
-                "name": "main", "image": "program:1", "command": null, "env": null, "resources": {}, "livenessProbe": null,
+                "name": "main", "image": "program:1", "command": null, "args": [null], "env": null, "resources": {}, "livenessProbe": null,
             }, {
                 "name": "numbers", "image": "program:1",
                 "resources": {

@@ -122,6 +122,8 @@ fn queued(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
     let pod = &mut job.spec.workers.template.0["spec"];
     pod["terminationGracePeriodSeconds"] = json!(1);
     pod["containers"][0]["args"] = json!(["sleep 3600"]);
+    // Kueue writes the same quantities as `50m` and `64Mi`.
+    pod["containers"][0]["resources"] = json!({"requests": {"cpu": "0.05", "memory": "65536Ki"}});
     Ok(job)
 }
 

@@ -13,6 +13,10 @@ fn the_agent_and_the_operator_use_the_same_names() {
         ipu_agent::DEFAULT_CONTAINER_ANNOTATION,
         labels::DEFAULT_CONTAINER_ANNOTATION
     );
+    assert_eq!(
+        ipu_agent::MAIN_CONTAINER_ANNOTATION,
+        labels::MAIN_CONTAINER_ANNOTATION
+    );
     assert_eq!(ipu_agent::hold::HELD, labels::HELD);
     for index in [0, 9, 10, u32::MAX] {
         // The hostfile has the host names, as far as they are names of Pods without dots.

@@ -43,9 +43,11 @@ fn files_of_the_previous_release_are_those_of_its_archive() {
     }
 }
 
-/// Rules of the previous release in whose place a rule stands that accepts more.
-const WIDENED: [&str; 1] =
-    ["[!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')]"];
+/// Rules of the previous release that are gone, or in whose place a rule stands that accepts more.
+const WIDENED: [&str; 2] = [
+    "[!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')]",
+    "/imagePullSecrets/items/required/[]",
+];
 
 /// With the older CRDs, the API server drops fields that this version adds, so the page about upgrades names each of
 /// them. A rule or a required field could also reject existing objects.

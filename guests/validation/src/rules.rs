@@ -3,6 +3,7 @@
 mod fields;
 mod init_containers;
 mod lifecycle;
+mod mounts;
 mod names;
 mod settings;
 mod sizing;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 pub use guest_sdk::types::Violation;
 pub use init_containers::{InitContainer, run_by_launcher};
+pub use mounts::{WORKER_VARIABLES, WorkerVariables};
 pub use settings::Settings;
 pub use sizing::Sizing;
 
@@ -81,8 +83,9 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
     };
     names::check(object, sizing, &mut verdict);
     lifecycle::check(spec, &mut verdict);
-    template::check(spec, &mut verdict);
+    template::check(spec, sizing, &mut verdict);
     init_containers::check(spec, &mut verdict);
+    mounts::check(spec, &mut verdict);
     if let Some(old_spec) = old_spec {
         update::check(spec, old_spec, &mut verdict);
     }

@@ -21,7 +21,11 @@ pub mod idle;
 pub mod install;
 pub mod names;
 
-/// Annotation of a Pod: the default container of `kubectl exec`, `kubectl logs` and the agent (defined by kubectl).
+/// Annotation of a worker: the container that runs the program.
+pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
+
+/// Annotation of a Pod: the default container of `kubectl exec` and `kubectl logs` (defined by kubectl), and of the agent
+/// where nothing names the main container.
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
 /// Exit code for errors of the agent itself. mpirun expects the exit code of `ssh` here.

@@ -42,6 +42,8 @@ pub fn ipujob() -> CustomResourceDefinition {
         }
         if let Some(template) = property(schema, &["spec", "workers", "template"]) {
             accept_printed(template, None);
+            accept_null_texts(template);
+            accept_unnamed_pull_secrets(template);
             drop_descriptions(template);
             template.required = Some(vec!["spec".to_owned()]);
             template.description = Some(
@@ -217,6 +219,26 @@ fn accept_printed(schema: &mut JSONSchemaProps, name: Option<&str>) {
     for_each_child(schema, |name, child| accept_printed(child, name));
 }
 
+/// Accepts null as a value of a map of texts and as an item of a list of texts. Kubernetes reads it as an empty text.
+fn accept_null_texts(schema: &mut JSONSchemaProps) {
+    for_each_child(schema, |name, child| {
+        if name.is_none() && child.type_.as_deref() == Some("string") {
+            child.nullable = Some(true);
+        }
+        accept_null_texts(child);
+    });
+}
+
+/// Accepts a pull secret without a name, as Kubernetes does: it means none.
+fn accept_unnamed_pull_secrets(template: &mut JSONSchemaProps) {
+    let secrets = property(template, &["spec", "imagePullSecrets"]);
+    let secrets = secrets.and_then(|secrets| secrets.items.as_mut());
+    if let Some(JSONSchemaPropsOrArray::Schema(secret)) = secrets {
+        secret.required = None;
+        accept_printed(secret, None);
+    }
+}
+
 /// Accepts a quantity as a text and as any number, such as `0.5`. A structural schema has no type for both:
 /// `x-kubernetes-int-or-string` refuses numbers with a fraction, and only a field without a type accepts them. Bounds that
 /// nothing meets refuse the other types.
@@ -275,6 +297,8 @@ fn property<'a>(schema: &'a mut JSONSchemaProps, path: &[&str]) -> Option<&'a mu
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -353,6 +377,8 @@ mod tests {
             let field = &metadata.properties.as_ref().unwrap()[printed];
             assert_eq!(field.nullable, Some(true), "{printed}");
         }
+        let values = json!(metadata.properties)["labels"]["additionalProperties"].clone();
+        assert_eq!(values, json!({"type": "string", "nullable": true}));
         let pod = property(schema, &["spec", "workers", "template", "spec"]).unwrap();
         assert_eq!(
             pod.required.as_deref(),

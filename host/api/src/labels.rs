@@ -125,8 +125,7 @@ pub const CANONICAL_TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/canonical-tem
 /// Annotation of a job's Pods: the main container. The Pod ends with it, regardless of other containers.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 
-/// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where none is named
-/// (kubectl's own).
+/// Annotation of a Pod: the container that `kubectl exec` and `kubectl logs` mean where none is named (kubectl's own).
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
 /// Annotation of a launcher that is created together with its workers: `HELD` until all of them are Ready, then the time

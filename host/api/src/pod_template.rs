@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-pub use ipu_pod_template::canonical;
+pub use ipu_pod_template::{canonical, fill_nulls};
 
 /// A Pod template as the API server stores it inside a custom resource.
 ///
@@ -30,9 +30,11 @@ pub struct PodTemplateError {
 }
 
 impl PodTemplate {
-    /// The template as Kubernetes reads it: quantities that are numbers become strings.
+    /// The template as Kubernetes reads it: quantities that are numbers become strings, and null in a map an empty string.
     pub fn parse(&self) -> Result<PodTemplateSpec, PodTemplateError> {
-        serde_path_to_error::deserialize(&self.0).map_err(|error| PodTemplateError {
+        let mut template = self.0.clone();
+        fill_nulls(&mut template);
+        serde_path_to_error::deserialize(&template).map_err(|error| PodTemplateError {
             field: error.path().to_string(),
             reason: error.inner().to_string(),
         })
@@ -75,6 +77,22 @@ mod tests {
         assert_eq!(limits["rdma/rdma_shared_device_a"].0, "1");
         assert_eq!(limits["cpu"].0, "0.5");
         assert_eq!(limits["memory"].0, "1Gi");
+    }
+
+    #[test]
+    fn null_in_maps_and_lists_is_empty() {
+        let template = PodTemplate(json!({
+            "metadata": {"labels": {"version": null}},
+            "spec": {"containers": [{
+                "name": "a", "args": [null], "resources": {"limits": {"cpu": null}},
+            }]},
+        }));
+        let parsed = template.parse().unwrap();
+        let labels = parsed.metadata.unwrap().labels.unwrap();
+        assert_eq!(labels["version"], "");
+        let container = parsed.spec.unwrap().containers.remove(0);
+        assert_eq!(container.args, Some(vec![String::new()]));
+        assert_eq!(container.resources.unwrap().limits, Some([].into()));
     }
 
     #[test]

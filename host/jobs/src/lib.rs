@@ -24,6 +24,7 @@ pub mod job_object;
 mod kube_effects;
 pub mod lost_node;
 pub mod metrics;
+pub mod node_affinity;
 pub mod observe;
 pub mod outcome;
 pub mod phase;

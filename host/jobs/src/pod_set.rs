@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use ipu_api::ipujob_status::PodSetUpdate;
 use ipu_api::node_scheduling::NodeScheduling;
 use ipu_api::queueing::{LAUNCHER, WORKERS};
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::node_affinity;
 use super::validate::ValidJob;
+
+/// The field of a node that has its name.
+const NODE_NAME: &str = "metadata.name";
 
 /// The role of a Pod of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +69,24 @@ pub fn worker_scheduling(job: &ValidJob) -> Option<NodeScheduling> {
         let tolerations = spec.tolerations.get_or_insert_default();
         tolerations.extend(added.iter().cloned());
     }
+    let node = template.node_name.as_ref().filter(|name| !name.is_empty());
+    if let Some(node) = node {
+        require_node(&mut spec, node);
+    }
     NodeScheduling::of(&spec)
+}
+
+/// Adds the node of a template with `nodeName`. The kubelet of that node compares the labels of the partition's V-IPU
+/// controller with its own, so no other node will do.
+fn require_node(spec: &mut PodSpec, node: &str) {
+    node_affinity::require(spec, |term| {
+        let fields = term.match_fields.get_or_insert_default();
+        fields.push(NodeSelectorRequirement {
+            key: NODE_NAME.to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.to_owned()]),
+        });
+    });
 }
 
 /// Whether an instance exceeds the admission of a job that has grown: Kueue stops the job, and admits it with its new size.

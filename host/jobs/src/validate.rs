@@ -11,7 +11,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, PodSetUpdate};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
 use ipu_api::naming;
-use ipu_api::pod_template::{PodTemplateError, canonical};
+use ipu_api::pod_template::{PodTemplateError, canonical, fill_nulls};
 use ipu_api::queueing;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -181,6 +181,9 @@ fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
+    }
+    if let Some(launcher) = object.pointer_mut("/spec/launcher") {
+        fill_nulls(launcher);
     }
     serde_path_to_error::deserialize(&object).map_err(|error| ValidateError::Undecodable {
         field: error.path().to_string(),

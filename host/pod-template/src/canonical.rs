@@ -1,11 +1,13 @@
 //! Pure: the canonical form of a Pod template: templates from which Kubernetes makes the same Pods have one form.
 //!
-//! A field that is null, empty or equal to its default is a missing field, and a quantity is its value. Metadata is its
+//! A field that is null, empty or equal to its default is a missing field, and a quantity is its value. Null in a map or a
+//! list is an empty text. Metadata is its
 //! labels, annotations and finalizers: the name and the times of a template, which clients print, mean nothing.
 
 use serde_json::Value;
 
 use crate::defaults::DEFAULTS;
+use crate::nulls::fill_nulls;
 use crate::quantity;
 
 /// Parts of the metadata of a template that a Pod gets.
@@ -48,6 +50,7 @@ const EMPTY: [&str; 14] = [
 /// Returns the canonical form of a template in JSON. A value of another type than that of its field stays.
 pub fn canonical(template: &Value) -> Value {
     let mut template = template.clone();
+    fill_nulls(&mut template);
     if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|key, _| METADATA.contains(&key.as_str()));
     }

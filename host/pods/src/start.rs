@@ -32,8 +32,8 @@ impl Start {
         node_report::is_needed(self.state, self.preparing_since, now)
     }
 
-    /// Adds what the events show: the failure of the node, if nothing else stands in the way. An image that is being
-    /// pulled again takes as long as it takes.
+    /// Adds what the events show: the failure of the node, if nothing else stands in the way, and that an image is being
+    /// pulled again, which takes as long as it takes.
     #[must_use]
     pub fn with_report(self, report: NodeReport) -> Self {
         match self.state {
@@ -43,8 +43,8 @@ impl Start {
                 ..self
             },
             StartState::Unpulled if report.is_pulling => Self {
-                state: StartState::Unhindered,
-                obstacle: None,
+                state: StartState::PullingAgain,
+                obstacle: self.obstacle.as_deref().map(pod_start::pulled_again),
                 ..self
             },
             _ => self,
@@ -139,9 +139,8 @@ mod tests {
         let unpulled = waits("ImagePullBackOff");
         assert_eq!(unpulled.clone().with_report(report(None, false)), unpulled);
         let pulls = unpulled.with_report(report(None, true));
-        assert_eq!(
-            (pulls.state, pulls.obstacle),
-            (StartState::Unhindered, None)
-        );
+        let reason = "container proxy: ImagePullBackOff; the image is being pulled again";
+        assert_eq!(pulls.state, StartState::PullingAgain);
+        assert_eq!(pulls.obstacle.as_deref(), Some(reason));
     }
 }

@@ -37,6 +37,8 @@ pub enum StartState {
     Blocked,
     /// An image could not be pulled. Only events show whether it is being pulled again.
     Unpulled,
+    /// The same, and events show that it is being pulled again.
+    PullingAgain,
 }
 
 impl StartState {
@@ -98,7 +100,7 @@ pub fn obstacle(pod: &Pod) -> Option<Obstacle> {
         return None;
     }
     containers(status)
-        .find_map(|container| waiting(pod, container))
+        .find_map(|container| waiting(pod, container).or_else(|| restarted(pod, container)))
         .or_else(|| unscheduled(pod, status))
 }
 
@@ -159,6 +161,27 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
         container: Some(container.name.clone()),
         reason: joined(reason, waiting.message.as_deref()),
         is_pull: PULL_FAILED.contains(&reason),
+    })
+}
+
+/// Returns why a sidecar keeps its Pod from starting although it runs: the kubelet has restarted it, because its startup
+/// probe failed or it ended by itself. The first run may take as long as its probe allows.
+fn restarted(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
+    let is_restarted = container.restart_count > 0 && container.started == Some(false);
+    if !is_restarted || !is_of_sidecar(pod, container) {
+        return None;
+    }
+    let state = container.state.as_ref()?;
+    let name = &container.name;
+    let reason = match (&state.running, &state.terminated) {
+        (Some(_), _) => format!("container {name} runs, and its startup probe has not succeeded"),
+        (None, Some(_)) => format!("container {name} ended before its startup probe succeeded"),
+        (None, None) => return None,
+    };
+    Some(Obstacle {
+        container: None,
+        reason,
+        is_pull: false,
     })
 }
 

@@ -56,7 +56,12 @@ pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     let found = list("initContainers").into_iter().flatten();
     let found: Vec<&Value> = found.take(CONTAINERS_MAX).collect();
     let first = list("containers").and_then(|list| list.first());
-    let first = first.map(volumes).unwrap_or_default();
+    let mut first = first.map(volumes).unwrap_or_default();
+    first.extend(
+        at(spec, &["launcher"])
+            .into_iter()
+            .flat_map(volumes_of_variables),
+    );
     let init_containers: Vec<InitContainer<'_>> =
         found.iter().map(|container| read(container)).collect();
     let runs = run_by_launcher(&first, &init_containers);
@@ -92,12 +97,20 @@ fn read(container: &Value) -> InitContainer<'_> {
     }
 }
 
-/// The names of the volumes that a container mounts or has as devices.
+/// The names of the volumes that a container mounts, has as devices, or has variables of.
 fn volumes(container: &Value) -> Vec<&str> {
     let lists = ["volumeMounts", "volumeDevices"].into_iter();
     let entries = lists.filter_map(|key| at(container, &[key])?.as_array());
     let names = entries.flatten().filter_map(|entry| text(entry, &["name"]));
-    names.collect()
+    names.chain(volumes_of_variables(container)).collect()
+}
+
+/// The names of the volumes with the files that variables come from.
+fn volumes_of_variables(container: &Value) -> impl Iterator<Item = &str> {
+    let variables = at(container, &["env"]).and_then(Value::as_array);
+    let file = ["valueFrom", "fileKeyRef", "volumeName"];
+    let variables = variables.into_iter().flatten();
+    variables.filter_map(move |variable| text(variable, &file))
 }
 
 /// A name that fits into a warning.

@@ -3,15 +3,16 @@
 use guest_sdk::message::shown;
 use serde_json::Value;
 
-use super::Verdict;
 use super::fields::{at, broken, has_launcher};
+use super::{Sizing, Verdict};
 
 /// Most containers that are looked at one by one.
 const CONTAINERS_MAX: usize = 64;
 
 /// Checks `workers.template`, `workers.strategy` and `workers.failurePolicy`.
-pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
+pub(super) fn check(spec: &Value, sizing: Option<Sizing>, verdict: &mut Verdict) {
     check_containers(spec, verdict);
+    warn_of_equal_host_names(spec, sizing, verdict);
     check_strategy(spec, verdict);
     check_failure_policy(spec, verdict);
     let policy = at(spec, &["workers", "template", "spec", "restartPolicy"]);
@@ -50,8 +51,41 @@ fn check_containers(spec: &Value, verdict: &mut Verdict) {
             }
         }
     }
+    warn_of_restarts(&list[0], verdict);
     if has_launcher(spec) {
         warn_of_idle_workers(&list[0], verdict);
+    }
+}
+
+/// Warns of restarts of the first container inside its Pod.
+fn warn_of_restarts(first: &Value, verdict: &mut Verdict) {
+    let policy = at(first, &["restartPolicy"]).filter(|policy| policy.as_str() != Some("Never"));
+    let rules = at(first, &["restartPolicyRules"]);
+    for (key, found) in [("restartPolicy", policy), ("restartPolicyRules", rules)] {
+        if found.is_some() {
+            verdict.warn(format!(
+                "spec.workers.template.spec.containers[0].{key} is not used: the program is never restarted inside \
+                 its Pod, and spec.restartPolicy says whether the job runs again"
+            ));
+        }
+    }
+}
+
+/// Warns of a host name that all workers of a launcher would have.
+fn warn_of_equal_host_names(spec: &Value, sizing: Option<Sizing>, verdict: &mut Verdict) {
+    let workers = sizing.map_or(0, Sizing::total_workers);
+    if !has_launcher(spec) || workers < 2 {
+        return;
+    }
+    let set = |key: &str| at(spec, &["workers", "template", "spec", key]).is_some();
+    if let Some(key) = ["hostname", "hostnameOverride"]
+        .into_iter()
+        .find(|key| set(key))
+    {
+        verdict.warn(format!(
+            "spec.workers.template.spec.{key} gives {workers} workers the same host name, by which Open MPI 5 \
+             identifies them; leave it out"
+        ));
     }
 }
 

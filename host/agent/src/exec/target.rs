@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
-use crate::DEFAULT_CONTAINER_ANNOTATION;
+use crate::{DEFAULT_CONTAINER_ANNOTATION, MAIN_CONTAINER_ANNOTATION};
 
 /// Reason why no command can run in a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum TargetError {
     },
 }
 
-/// Returns the name of the container for a command: the one in the Pod's annotation, otherwise the first. It must run.
+/// Returns the name of the container for a command: the one in the Pod's annotations, otherwise the first. It must run.
 pub fn container(pod: &Pod) -> Result<&str, TargetError> {
     let name = main_container(pod).ok_or(TargetError::NoContainer)?;
     let state = pod
@@ -42,14 +42,14 @@ pub fn container(pod: &Pod) -> Result<&str, TargetError> {
 
 fn main_container(pod: &Pod) -> Option<&str> {
     let containers = &pod.spec.as_ref()?.containers;
-    let annotated = pod
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|annotations| annotations.get(DEFAULT_CONTAINER_ANNOTATION));
-    containers
-        .iter()
-        .find(|container| Some(&container.name) == annotated)
+    let annotations = pod.metadata.annotations.as_ref();
+    let named = |annotation: &str| {
+        let name = annotations.and_then(|annotations| annotations.get(annotation))?;
+        containers.iter().find(|container| container.name == *name)
+    };
+    // The user of the job may have chosen another default for `kubectl`.
+    named(MAIN_CONTAINER_ANNOTATION)
+        .or_else(|| named(DEFAULT_CONTAINER_ANNOTATION))
         .or(containers.first())
         .map(|container| container.name.as_str())
 }
@@ -98,16 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn the_first_container_is_meant_unless_the_annotation_names_another() {
-        let annotate = |name: &'static str| {
-            move |pod: &mut Value| {
-                pod["metadata"]["annotations"] =
-                    json!({ "kubectl.kubernetes.io/default-container": name });
-            }
-        };
-        assert_eq!(container(&pod(|_| {})), Ok("worker"));
-        assert_eq!(container(&pod(annotate("sidecar"))), Ok("sidecar"));
-        assert_eq!(container(&pod(annotate("gone"))), Ok("worker"));
+    fn the_main_container_is_meant() {
+        let (main, default) = (
+            "graphcore.ai/main-container",
+            "kubectl.kubernetes.io/default-container",
+        );
+        for (annotations, expected) in [
+            (json!({}), "worker"),
+            (json!({ default: "sidecar" }), "sidecar"),
+            (json!({ default: "gone" }), "worker"),
+            (json!({ main: "worker", default: "sidecar" }), "worker"),
+            (json!({ main: "sidecar", default: "worker" }), "sidecar"),
+            (json!({ main: "gone", default: "sidecar" }), "sidecar"),
+        ] {
+            let annotated = pod(|pod| pod["metadata"]["annotations"] = annotations.clone());
+            assert_eq!(container(&annotated), Ok(expected), "{annotations}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::validate::{ValidJob, ValidLauncher};
 /// Init containers of the user run before the agent. Those of a launcher can rely on running workers, so such a launcher is
 /// created after them.
 pub fn is_held(job: &ValidJob) -> bool {
-    let runs = launcher_rules::run_init_containers(&job.template.spec, &job.template.first);
+    let runs = launcher_rules::run_init_containers(job);
     !runs.contains(&true)
 }
 
@@ -33,20 +33,20 @@ pub fn launcher(
     (placed, run): (&PlacedPartition, i64),
 ) -> Pod {
     let mut meta = metadata(job, naming::launcher(&job.name));
-    let mut annotations = launcher_names::annotations(&job.template);
+    let mut annotations = launcher_names::annotations(job);
     // The workers' network of the release: the launcher only starts processes, over the network of Pods.
     let has_release_network = annotations.remove(labels::NETWORK_ANNOTATION).is_some();
     if has_release_network {
         annotations.remove(labels::NETWORK_ATTACHMENTS_ANNOTATION);
     }
     let mut spec = launcher_rules::pod(&job.template.spec);
-    launcher_rules::keep_init_containers(&mut spec, &job.template.first);
+    launcher_rules::keep_init_containers(&mut spec, job);
     launcher_names::rename_init_containers(&mut spec);
     for container in spec.init_containers.iter_mut().flatten() {
         let env = container.env.as_deref_mut().unwrap_or_default();
-        launcher_names::resolve_variables(env, &job.template, None);
+        launcher_names::resolve_variables(env, job, None);
     }
-    launcher_names::resolve_volumes(&mut spec, &job.template, &mut annotations);
+    launcher_names::resolve_volumes(&mut spec, job, &mut annotations);
     let mut container = container(job, command, settings, placed);
     if has_release_network {
         launcher_rules::drop_memory_lock(&mut container);
@@ -64,7 +64,7 @@ pub fn launcher(
     spec.service_account_name = Some(access::account_name(job, command));
     spec.automount_service_account_token = Some(true);
     // A second launcher of a run would start the program twice.
-    spec.restart_policy = Some("Never".to_owned());
+    workers::leave_restarts_to_the_job(&mut spec);
     // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption
     // budgets that select the workers would also select the launcher.
     meta.annotations = Some(annotations);
@@ -72,6 +72,7 @@ pub fn launcher(
     // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
     workers::select_node(&mut spec, placed);
     mark(&mut meta, placed, run);
+    launcher_names::resolve_labels(&mut spec, &job.template, &mut meta);
     Pod {
         metadata: meta,
         spec: Some(spec),
@@ -118,6 +119,7 @@ fn container(
         ..launcher_rules::container(first)
     };
     environment::give(&mut container, job, environment::of_launcher(job, placed));
+    launcher_rules::drop_mounts_of_workers(&mut container);
     container
 }
 
@@ -138,9 +140,9 @@ fn variables(job: &ValidJob, launcher: &ValidLauncher) -> Vec<EnvVar> {
     let template = &job.template;
     let mut of_template = template.first.env.clone().unwrap_or_default();
     let unnamed = Some(template.first.name.as_str());
-    launcher_names::resolve_variables(&mut of_template, template, unnamed);
+    launcher_names::resolve_variables(&mut of_template, job, unnamed);
     let mut of_launcher = launcher.env.clone();
-    launcher_names::resolve_variables(&mut of_launcher, template, None);
+    launcher_names::resolve_variables(&mut of_launcher, job, None);
     environment::merge(of_template, of_launcher)
 }
 

@@ -6,9 +6,11 @@ use k8s_openapi::api::core::v1::{
     Container, DownwardAPIVolumeFile, EnvVar, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use super::launcher_rules;
 use super::resource_value::value;
-use crate::validate::Template;
+use crate::validate::{Template, ValidJob};
 
 /// Name of the launcher's container.
 pub const CONTAINER: &str = "launcher";
@@ -16,18 +18,27 @@ pub const CONTAINER: &str = "launcher";
 /// Start of the annotations with the values of `resourceFieldRef`s in volumes.
 const VALUE_ANNOTATION: &str = "graphcore.ai/worker-resource-";
 
+/// Start of the annotations with the values of labels in volumes.
+const LABEL_ANNOTATION: &str = "graphcore.ai/worker-label-";
+
+/// Path of the labels of a Pod in a `fieldRef`.
+const LABELS_PATH: &str = "metadata.labels";
+
 /// Annotation with the name of the container whose log `kubectl logs` shows, in versions of kubectl before 1.21.
 const DEFAULT_LOGS_ANNOTATION: &str = "kubectl.kubernetes.io/default-logs-container";
 
+/// Ends of the keys of annotations that list containers, of the injectors of Vault and OpenTelemetry, for example.
+const LISTS: [&str; 2] = ["container-names", "inject-containers"];
+
 /// Replaces references to the resources of containers that only workers have, by their values there. `unnamed` is the
 /// container of a reference without a name; `None`: the container of the variables itself.
-pub fn resolve_variables(env: &mut [EnvVar], template: &Template, unnamed: Option<&str>) {
+pub fn resolve_variables(env: &mut [EnvVar], job: &ValidJob, unnamed: Option<&str>) {
     for variable in env {
         let source = variable.value_from.as_mut();
         let Some(reference) = source.and_then(|source| source.resource_field_ref.as_mut()) else {
             continue;
         };
-        if let Some(found) = resolve(reference, template, unnamed) {
+        if let Some(found) = resolve(reference, job, unnamed) {
             variable.value = Some(found);
             variable.value_from = None;
         }
@@ -37,56 +48,107 @@ pub fn resolve_variables(env: &mut [EnvVar], template: &Template, unnamed: Optio
 /// Does the same for volumes. Their values are annotations, to which the volumes refer instead.
 pub fn resolve_volumes(
     spec: &mut PodSpec,
-    template: &Template,
+    job: &ValidJob,
     annotations: &mut BTreeMap<String, String>,
 ) {
+    // One for all files: a template can have thousands, and each would pass over the keys of those before it.
+    let mut keys = numbered(VALUE_ANNOTATION);
+    for file in files(spec) {
+        let reference = file.resource_field_ref.as_mut();
+        if let Some(found) = reference.and_then(|found| resolve(found, job, None)) {
+            file.resource_field_ref = None;
+            refer(file, found, annotations, &mut keys);
+        }
+    }
+}
+
+/// Replaces references to labels that only workers have by their values in the template. The launcher does not have these
+/// labels. Those of the operator, such as the role, are its own.
+pub fn resolve_labels(spec: &mut PodSpec, template: &Template, metadata: &mut ObjectMeta) {
+    let own = metadata.labels.clone().unwrap_or_default();
+    let annotations = metadata.annotations.get_or_insert_default();
+    let init_containers = spec.init_containers.iter_mut().flatten();
+    let containers = init_containers.chain(&mut spec.containers);
+    for variable in containers.flat_map(|container| container.env.iter_mut().flatten()) {
+        let source = variable.value_from.as_ref();
+        let field = source.and_then(|source| source.field_ref.as_ref());
+        if let Some(found) = field.and_then(|field| label(field, template, &own)) {
+            variable.value = Some(found);
+            variable.value_from = None;
+        }
+    }
+    let mut keys = numbered(LABEL_ANNOTATION);
+    for file in files(spec) {
+        let field = file.field_ref.as_ref();
+        if let Some(found) = field.and_then(|field| label(field, template, &own)) {
+            refer(file, found, annotations, &mut keys);
+        }
+    }
+}
+
+/// Returns the value of a reference to a label of the template, or to all labels. `own` are those of the launcher.
+fn label(
+    field: &ObjectFieldSelector,
+    template: &Template,
+    own: &BTreeMap<String, String>,
+) -> Option<String> {
+    let of_template = template.metadata.labels.as_ref()?;
+    let rest = field.field_path.strip_prefix(LABELS_PATH)?;
+    if rest.is_empty() {
+        let mut all = of_template.clone();
+        all.extend(own.clone());
+        let lines = all.iter().map(|(key, value)| format!("{key}={value:?}"));
+        return Some(lines.collect::<Vec<_>>().join("\n"));
+    }
+    let key = rest.strip_prefix("['")?.strip_suffix("']")?;
+    let is_own = own.contains_key(key);
+    of_template.get(key).filter(|_| !is_own).cloned()
+}
+
+/// The files of a Pod's volumes with fields of the Pod.
+fn files(spec: &mut PodSpec) -> impl Iterator<Item = &mut DownwardAPIVolumeFile> {
     let volumes = spec.volumes.iter_mut().flatten();
-    let files = volumes.flat_map(|volume| {
+    volumes.flat_map(|volume| {
         let own = volume.downward_api.iter_mut();
         let own = own.filter_map(|source| source.items.as_mut());
         let projected = volume.projected.iter_mut();
         let sources = projected.flat_map(|projected| projected.sources.iter_mut().flatten());
         let projected = sources.filter_map(|source| source.downward_api.as_mut()?.items.as_mut());
         own.chain(projected).flatten()
-    });
-    // One for all files: a template can have thousands, and each would pass over the keys of those before it.
-    let mut keys = (0..).map(|number| format!("{VALUE_ANNOTATION}{number}"));
-    for file in files {
-        resolve_file(file, template, annotations, &mut keys);
-    }
+    })
 }
 
-fn resolve_file(
+fn numbered(start: &'static str) -> impl Iterator<Item = String> {
+    (0..).map(move |number| format!("{start}{number}"))
+}
+
+/// Makes a file refer to an annotation with this value.
+fn refer(
     file: &mut DownwardAPIVolumeFile,
-    template: &Template,
+    value: String,
     annotations: &mut BTreeMap<String, String>,
     keys: &mut impl Iterator<Item = String>,
 ) {
-    let reference = file.resource_field_ref.as_mut();
-    let Some(found) = reference.and_then(|found| resolve(found, template, None)) else {
-        return;
-    };
     let Some(key) = keys.find(|key| !annotations.contains_key(key)) else {
         return;
     };
-    file.resource_field_ref = None;
     file.field_ref = Some(ObjectFieldSelector {
         field_path: format!("metadata.annotations['{key}']"),
         ..ObjectFieldSelector::default()
     });
-    annotations.insert(key, found);
+    annotations.insert(key, value);
 }
 
 /// Returns the value of a reference to a container that only workers have. A value that only the kubelet knows is that
 /// of the launcher, on the launcher's node.
 fn resolve(
     reference: &mut ResourceFieldSelector,
-    template: &Template,
+    job: &ValidJob,
     unnamed: Option<&str>,
 ) -> Option<String> {
     let name = reference.container_name.as_deref();
     let name = name.filter(|name| !name.is_empty()).or(unnamed)?;
-    let container = workers_only(template).find(|container| container.name == name)?;
+    let container = workers_only(job).find(|container| container.name == name)?;
     let found = value(container, reference);
     if found.is_none() {
         reference.container_name = Some(CONTAINER.to_owned());
@@ -95,8 +157,9 @@ fn resolve(
 }
 
 /// The containers of the template that the launcher's Pod does not have under their name.
-fn workers_only(template: &Template) -> impl Iterator<Item = &Container> {
-    let runs = launcher_rules::run_init_containers(&template.spec, &template.first);
+fn workers_only(job: &ValidJob) -> impl Iterator<Item = &Container> {
+    let template = &job.template;
+    let runs = launcher_rules::run_init_containers(job);
     let init_containers = template.spec.init_containers.iter().flatten();
     let init_containers = init_containers.zip(runs).filter(|(_, runs)| !runs);
     let containers = std::iter::once(&template.first).chain(&template.others);
@@ -106,11 +169,11 @@ fn workers_only(template: &Template) -> impl Iterator<Item = &Container> {
 /// Returns the annotations of the template as the launcher has them. Keys that name the first container name the
 /// launcher's, such as `container.apparmor.security.beta.kubernetes.io/<name>`. Those of containers that only workers
 /// have are left out, because the API server refuses a Pod with them.
-pub fn annotations(template: &Template) -> BTreeMap<String, String> {
-    let found = template.metadata.annotations.iter().flatten();
+pub fn annotations(job: &ValidJob) -> BTreeMap<String, String> {
+    let found = job.template.metadata.annotations.iter().flatten();
     let mut annotations: BTreeMap<_, _> = found
         .flat_map(|(key, value)| {
-            keys(key, template)
+            keys(key, job)
                 .into_iter()
                 .map(move |key| (key, value.clone()))
         })
@@ -118,11 +181,25 @@ pub fn annotations(template: &Template) -> BTreeMap<String, String> {
     if let Some(name) = annotations.get_mut(DEFAULT_LOGS_ANNOTATION) {
         CONTAINER.clone_into(name);
     }
+    let first = &job.template.first.name;
+    for (key, names) in &mut annotations {
+        if LISTS.iter().any(|end| key.ends_with(end)) {
+            *names = renamed(names, first);
+        }
+    }
     annotations
 }
 
+/// Returns a list of names, separated by commas, in which the first container has the name of the launcher's.
+fn renamed(names: &str, first: &str) -> String {
+    let names = names.split(',').map(str::trim);
+    let names = names.map(|name| if name == first { CONTAINER } else { name });
+    names.collect::<Vec<_>>().join(",")
+}
+
 /// Returns the keys under which the launcher has an annotation.
-fn keys(key: &str, template: &Template) -> Vec<String> {
+fn keys(key: &str, job: &ValidJob) -> Vec<String> {
+    let first = &job.template.first.name;
     let kept = vec![key.to_owned()];
     let Some((prefix, rest)) = key.split_once('/') else {
         return kept;
@@ -134,11 +211,11 @@ fn keys(key: &str, template: &Template) -> Vec<String> {
     };
     let names_container = !form.is_empty() || prefix.starts_with("container.");
     let renamed = format!("{prefix}/{form}{CONTAINER}");
-    match workers_only(template).find(|container| container.name == name) {
-        Some(found) if found.name == template.first.name && names_container => vec![renamed],
+    match workers_only(job).find(|container| container.name == name) {
+        Some(found) if found.name == *first && names_container => vec![renamed],
         Some(_) if names_container => Vec::new(),
         // The last part may be a word that only happens to be a container's name.
-        Some(found) if found.name == template.first.name => vec![key.to_owned(), renamed],
+        Some(found) if found.name == *first => vec![key.to_owned(), renamed],
         Some(_) | None => kept,
     }
 }

@@ -3,9 +3,11 @@
 //! Every other field has the value of the template. Tests compare the table with the fields of the Kubernetes API, and
 //! with the table for users in `examples/docs/launcher-fields.md`.
 
-use guest_validation::rules::{InitContainer, run_by_launcher};
+use guest_validation::rules::{InitContainer, WorkerVariables, run_by_launcher};
 use ipu_runtime::pod_start::is_sidecar;
-use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
+use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, PodSpec};
+
+use crate::validate::ValidJob;
 
 /// A field of `T` in which the launcher differs from the template.
 pub struct Difference<T> {
@@ -218,7 +220,8 @@ pub const CONTAINER: [Difference<Container>; 15] = [
     Difference {
         field: "volumeMounts",
         remove: |_| {},
-        instead: "those of the template, `/ipu-operator-agent` and `/ipu-operator-start`",
+        instead: "those of the template, without paths that name the GCD of a worker; `/ipu-operator-agent` and \
+                  `/ipu-operator-start`",
     },
 ];
 
@@ -255,6 +258,23 @@ pub fn drop_memory_lock(container: &mut Container) {
     }
 }
 
+/// Removes the mounts whose path names a variable that only workers have: the kubelet would not start the container.
+pub fn drop_mounts_of_workers(container: &mut Container) {
+    let variables = container.env.iter().flatten();
+    let lacked = WorkerVariables::lacked_by(variables.map(|variable| {
+        (
+            &*variable.name,
+            variable.value.as_deref().unwrap_or_default(),
+        )
+    }));
+    if let Some(mounts) = &mut container.volume_mounts {
+        mounts.retain(|mount| {
+            let path = mount.sub_path_expr.as_deref();
+            !path.is_some_and(|path| lacked.names(path))
+        });
+    }
+}
+
 fn applied<T>(differences: &[Difference<T>], mut value: T) -> T {
     for difference in differences {
         (difference.remove)(&mut value);
@@ -270,33 +290,43 @@ fn keep_node_affinity(pod: &mut PodSpec) {
     });
 }
 
-/// Removes the init containers that only workers have.
-pub fn keep_init_containers(pod: &mut PodSpec, first: &Container) {
-    let mut runs = run_init_containers(pod, first).into_iter();
-    if let Some(containers) = &mut pod.init_containers {
+/// Removes the init containers that only workers have from the template's spec.
+pub fn keep_init_containers(spec: &mut PodSpec, job: &ValidJob) {
+    let mut runs = run_init_containers(job).into_iter();
+    if let Some(containers) = &mut spec.init_containers {
         containers.retain(|_| runs.next().unwrap_or_default());
     }
 }
 
-/// Returns for each init container whether the launcher runs it too. The others do nothing for it, and could make its Pod
-/// as large as that of a worker.
-pub fn run_init_containers(pod: &PodSpec, first: &Container) -> Vec<bool> {
-    let containers = pod.init_containers.iter().flatten();
-    let read: Vec<_> = containers
+/// Returns for each init container of the template whether the launcher runs it too. The others do nothing for it, and
+/// could make its Pod as large as that of a worker.
+pub fn run_init_containers(job: &ValidJob) -> Vec<bool> {
+    let template = &job.template;
+    let read: Vec<_> = (template.spec.init_containers.iter().flatten())
         .map(|container| InitContainer {
-            volumes: volumes(container),
+            volumes: volumes(container).collect(),
             is_sidecar: is_sidecar(container),
         })
         .collect();
-    run_by_launcher(&volumes(first), &read)
+    let own = job.launcher.iter().flat_map(|launcher| &launcher.env);
+    let first = volumes(&template.first).chain(own.filter_map(volume_of_variable));
+    run_by_launcher(&first.collect::<Vec<_>>(), &read)
 }
 
-/// The names of the volumes that a container mounts or has as devices.
-fn volumes(container: &Container) -> Vec<&str> {
+/// The names of the volumes that a container mounts, has as devices, or has variables of.
+fn volumes(container: &Container) -> impl Iterator<Item = &str> {
     let mounts = container.volume_mounts.iter().flatten();
     let devices = container.volume_devices.iter().flatten();
+    let variables = container.env.iter().flatten();
     let names = mounts.map(|mount| mount.name.as_str());
     names
         .chain(devices.map(|device| device.name.as_str()))
-        .collect()
+        .chain(variables.filter_map(volume_of_variable))
+}
+
+/// The volume with the file that a variable comes from.
+fn volume_of_variable(variable: &EnvVar) -> Option<&str> {
+    let source = variable.value_from.as_ref()?;
+    let file = source.file_key_ref.as_ref()?;
+    Some(&file.volume_name)
 }

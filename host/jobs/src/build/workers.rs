@@ -3,15 +3,18 @@
 use ipu_api::labels;
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
-    SecurityContext,
+    ConfigMap, Container, NodeSelectorRequirement, Pod, PodSpec, SecurityContext,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{PodSettings, agent, environment, metadata};
 use crate::facts::partition::PlacedPartition;
+use crate::node_affinity;
 use crate::pod_set::{self, Role};
 use crate::validate::ValidJob;
+
+/// Action of a restart rule that restarts the program too.
+const RESTART_ALL: &str = "RestartAllContainers";
 
 /// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may
 /// use the IPUs too.
@@ -43,8 +46,7 @@ pub fn worker(
     let mut template = job.template.metadata.clone();
     pod_set::add_to_pod(job, Role::Worker, &mut spec, &mut template);
     select_node(&mut spec, placed);
-    // A restarted container would find its partition in an unknown state.
-    spec.restart_policy = Some("Never".to_owned());
+    leave_restarts_to_the_job(&mut spec);
     Pod {
         metadata: worker_metadata(job, &template, (instance, gcd, run), placed),
         spec: Some(spec),
@@ -69,33 +71,32 @@ pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
     );
 }
 
-/// Requires nodes whose checks of ipu-node did not fail. A node matches a required affinity if it matches one of the
-/// terms, so each of them gets the requirement. An empty term matches no node, and stays empty.
-fn avoid_failed_nodes(spec: &mut PodSpec) {
-    let requirement = NodeSelectorRequirement {
-        key: labels::IPU_READY_LABEL.to_owned(),
-        operator: "NotIn".to_owned(),
-        values: Some(vec![labels::IPU_NOT_READY.to_owned()]),
-    };
-    let affinity = spec.affinity.get_or_insert_default();
-    let affinity = affinity.node_affinity.get_or_insert_default();
-    let required = &mut affinity.required_during_scheduling_ignored_during_execution;
-    let Some(required) = required else {
-        *required = Some(NodeSelector {
-            node_selector_terms: vec![NodeSelectorTerm {
-                match_expressions: Some(vec![requirement]),
-                match_fields: None,
-            }],
-        });
-        return;
-    };
-    for term in &mut required.node_selector_terms {
-        let is_empty = |list: &Option<Vec<_>>| list.as_ref().is_none_or(Vec::is_empty);
-        if !is_empty(&term.match_expressions) || !is_empty(&term.match_fields) {
-            let expressions = term.match_expressions.get_or_insert_default();
-            expressions.push(requirement.clone());
+/// Leaves restarts to the job, because a restarted program would find its partition in an unknown state. Other containers
+/// may restart, but not the program with them.
+pub(super) fn leave_restarts_to_the_job(spec: &mut PodSpec) {
+    spec.restart_policy = Some("Never".to_owned());
+    if let Some(first) = spec.containers.first_mut() {
+        first.restart_policy = None;
+        first.restart_policy_rules = None;
+    }
+    let init_containers = spec.init_containers.iter_mut().flatten();
+    for container in init_containers.chain(&mut spec.containers) {
+        if let Some(rules) = &mut container.restart_policy_rules {
+            rules.retain(|rule| rule.action != RESTART_ALL);
         }
     }
+}
+
+/// Requires nodes whose checks of ipu-node did not fail.
+fn avoid_failed_nodes(spec: &mut PodSpec) {
+    node_affinity::require(spec, |term| {
+        let expressions = term.match_expressions.get_or_insert_default();
+        expressions.push(NodeSelectorRequirement {
+            key: labels::IPU_READY_LABEL.to_owned(),
+            operator: "NotIn".to_owned(),
+            values: Some(vec![labels::IPU_NOT_READY.to_owned()]),
+        });
+    });
 }
 
 fn worker_metadata(

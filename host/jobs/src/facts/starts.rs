@@ -22,6 +22,11 @@ impl Instance {
         !workers.clone().any(runs) && workers.any(is_blocked)
     }
 
+    /// Whether an image of one of its workers is being pulled again after a failure.
+    pub fn pulls_again(&self) -> bool {
+        self.workers.iter().any(Member::pulls_again)
+    }
+
     fn is_start_blocked(&self, worker: &Member) -> bool {
         let is_rejected = self.rejected.contains(&worker.name) && worker.state.missing();
         is_rejected || worker.is_start_blocked()
@@ -41,7 +46,7 @@ impl Member {
                 if self.start == StartState::Unpulled && report.is_pulling =>
             {
                 self.state = PodState::Pending(Some(pod_start::pulled_again(reason)));
-                self.start = StartState::Unhindered;
+                self.start = StartState::PullingAgain;
             }
             _ => {}
         }
@@ -57,6 +62,11 @@ impl Member {
                 ..
             }
         )
+    }
+
+    /// Whether one of its images is being pulled again after a failure.
+    pub fn pulls_again(&self) -> bool {
+        matches!(self.state, PodState::Pending(_)) && self.start == StartState::PullingAgain
     }
 
     /// Whether Kubernetes reports that the Pod cannot start.

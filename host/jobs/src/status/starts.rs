@@ -14,6 +14,19 @@ use crate::phase::Phase;
 /// Maximum number of V-IPU controllers that an instance avoids: that of the IPUPartition.
 const AVOIDED_MAX: usize = 16;
 
+/// How far Pods have come with their start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// They cannot start.
+    Blocked,
+    /// They could not start, and an image is being pulled again. If that fails too, they could not start all the time.
+    PullsAgain,
+    /// Nothing is known to stand in their way.
+    Starts,
+    /// They have started.
+    Started,
+}
+
 /// Builds the record of the starts. `is_rejected` means that nodes have rejected Pods of the job: between two attempts
 /// these seem to start.
 pub(super) fn starts(
@@ -25,12 +38,13 @@ pub(super) fn starts(
         return BTreeMap::new();
     }
     let facts = input.facts;
-    let blocked_since = |old: &InstanceStart, is_blocked: bool, has_started: bool| {
+    let blocked_since = |old: &InstanceStart, progress: Progress| {
         let since = old.blocked_since.clone();
-        if is_blocked {
-            since.or(Some(Time(now)))
-        } else {
-            since.filter(|_| is_rejected && !has_started)
+        match progress {
+            Progress::Blocked => since.or(Some(Time(now))),
+            Progress::PullsAgain => since,
+            Progress::Starts => since.filter(|_| is_rejected),
+            Progress::Started => None,
         }
     };
     let instances = facts.all().map(|instance| {
@@ -39,10 +53,15 @@ pub(super) fn starts(
     });
     let old = facts.run.starts.get(LAUNCHER_START);
     let old = old.cloned().unwrap_or_default();
-    let is_blocked = facts.launcher.is_start_blocked() && !is_suspended(input);
-    let has_started = facts.launcher.state.started();
+    let may_block = !is_suspended(input);
+    let progress = match &facts.launcher {
+        launcher if launcher.is_start_blocked() && may_block => Progress::Blocked,
+        launcher if launcher.pulls_again() && may_block => Progress::PullsAgain,
+        launcher if launcher.state.started() => Progress::Started,
+        _ => Progress::Starts,
+    };
     let launcher = InstanceStart {
-        blocked_since: blocked_since(&old, is_blocked, has_started),
+        blocked_since: blocked_since(&old, progress),
         ..InstanceStart::default()
     };
     let all = instances.chain([(LAUNCHER_START.to_owned(), launcher)]);
@@ -53,7 +72,7 @@ pub(super) fn starts(
 fn of_instance(
     input: &StatusInput<'_>,
     instance: &Instance,
-    blocked_since: impl Fn(&InstanceStart, bool, bool) -> Option<Time>,
+    blocked_since: impl Fn(&InstanceStart, Progress) -> Option<Time>,
 ) -> InstanceStart {
     let old = &instance.start;
     if let Some(given_up) = input.given_up.get(&instance.index.to_string()) {
@@ -84,12 +103,20 @@ fn of_instance(
     // Workers may change as they like once the program runs.
     let may_block = !is_suspended(input) && !has_started;
     let cannot_start = may_block && instance.is_blocked(has_launcher);
-    let is_blocked = !releasing && (cannot_start || is_refused(input));
+    let progress = if cannot_start || is_refused(input) {
+        Progress::Blocked
+    } else if may_block && instance.pulls_again() {
+        Progress::PullsAgain
+    } else if has_started {
+        Progress::Started
+    } else {
+        Progress::Starts
+    };
     // Without quota, nothing of a refusal is left. The V-IPU controllers of earlier attempts are avoided further.
     let is_refusal = old.avoided_controllers.is_empty() && *input.phase == Phase::Suspended;
     let is_over = has_started || instance.ended() || is_refusal;
     InstanceStart {
-        blocked_since: blocked_since(old, is_blocked, has_started).filter(|_| !releasing),
+        blocked_since: blocked_since(old, progress).filter(|_| !releasing),
         releasing,
         ..if is_over {
             InstanceStart::default()

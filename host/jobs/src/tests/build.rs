@@ -172,6 +172,29 @@ fn placement_knows_which_nodes_the_workers_may_use() {
 }
 
 #[test]
+fn placement_knows_the_node_that_a_template_names() {
+    let scheduling = |spec: Value| {
+        let job = IPUJob::sample().template(&json!({"spec": spec}));
+        let partition = partitions::partition(&job.valid(), 0, &[]);
+        json!(partition.spec.options.scheduling)
+    };
+    let node = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
+    let alone = json!({"nodeSelectorTerms": [{"matchFields": [node]}]});
+    assert_eq!(scheduling(json!({"nodeName": "n1"})), alone);
+    assert_eq!(scheduling(json!({"nodeName": ""})), json!({}));
+    let zone = json!({"key": "zone", "operator": "Exists"});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [zone]}, {}],
+    }}});
+    let both =
+        json!({"nodeSelectorTerms": [{"matchExpressions": [zone], "matchFields": [node]}, {}]});
+    assert_eq!(
+        scheduling(json!({"nodeName": "n1", "affinity": affinity})),
+        both
+    );
+}
+
+#[test]
 fn a_users_own_variable_is_never_overwritten_and_ours_come_first() {
     let job = IPUJob::sample().template(&json!({"spec": {"containers": [
         {"name": "main", "image": "a", "env": [
@@ -270,4 +293,28 @@ fn workers_of_a_launcher_wait_and_other_containers_run() {
     );
     assert_eq!(spec.init_containers.unwrap().len(), 2);
     assert_eq!(spec.restart_policy.as_deref(), Some("Never"));
+}
+
+#[test]
+fn no_program_is_restarted_inside_its_pod() {
+    let rules = json!([
+        {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}},
+        {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [4]}},
+    ]);
+    let container = |name: &str| {
+        json!({
+            "name": name, "image": "a", "restartPolicy": "OnFailure", "restartPolicyRules": rules,
+        })
+    };
+    let spec = json!({"containers": [container("main"), container("side")]});
+    for job in [IPUJob::sample(), parallel()] {
+        let pod = worker(&job.template(&json!({"spec": spec})), &settings(), 0);
+        let containers = json!(pod.spec.unwrap().containers);
+        for field in ["restartPolicy", "restartPolicyRules"] {
+            assert!(containers[0][field].is_null(), "{field}");
+        }
+        assert_eq!(containers[1]["restartPolicy"], "OnFailure");
+        let left = containers[1]["restartPolicyRules"].as_array().unwrap();
+        assert_eq!(left[..], rules.as_array().unwrap()[..1]);
+    }
 }

@@ -191,6 +191,8 @@ fn annotations_name_the_containers_that_the_launcher_has() {
             "sidecar.istio.io/main": "false",
             "sidecar.istio.io/inject": "false",
             "kubectl.kubernetes.io/default-logs-container": "main",
+            "vault.hashicorp.com/agent-inject-containers": "side, main",
+            "example.com/branch": "main",
         }},
         "spec": {
             "initContainers": [
@@ -215,6 +217,8 @@ fn annotations_name_the_containers_that_the_launcher_has() {
             "sidecar.istio.io/launcher": "false",
             "sidecar.istio.io/inject": "false",
             "kubectl.kubernetes.io/default-logs-container": "launcher",
+            "vault.hashicorp.com/agent-inject-containers": "side,launcher",
+            "example.com/branch": "main",
             "kubectl.kubernetes.io/default-container": "launcher",
             "graphcore.ai/main-container": "launcher",
         })

@@ -1,7 +1,11 @@
 //! The variables of a launcher and of its workers, and how long their processes may take to end.
 
+use std::collections::BTreeSet;
+
+use guest_validation::rules::WORKER_VARIABLES;
 use ipu_api::ipujob::IPUJob;
-use serde_json::json;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
 
 use super::build::{held, worker};
 use super::fixtures::{JobFixture, parallel, settings};
@@ -127,4 +131,149 @@ fn the_agent_knows_whether_its_container_has_a_pid_namespace() {
             "{template}"
         );
     }
+}
+
+#[test]
+fn references_to_labels_have_the_value_of_the_template() {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let file = |path: &str| json!({"path": "x", "fieldRef": {"fieldPath": path}});
+    let (app, role) = (
+        "metadata.labels['app']",
+        "metadata.labels['graphcore.ai/role']",
+    );
+    let data = json!([{"name": "data", "mountPath": "/d"}]);
+    let pod = of_template(&json!({
+        "metadata": {"labels": {"app": "mine", "graphcore.ai/role": "stolen"}},
+        "spec": {
+            "initContainers": [
+                {"name": "fetch", "image": "c", "volumeMounts": data, "env": [field("APP", app)]},
+            ],
+            "volumes": [
+                {"name": "data", "downwardAPI": {"items": [file(app), file(role)]}},
+                {"name": "all", "projected": {"sources": [{"downwardAPI": {"items": [file("metadata.labels")]}}]}},
+            ],
+            "containers": [{"name": "main", "image": "a", "volumeMounts": data, "env": [
+                field("APP", app),
+                field("ROLE", role),
+                field("OTHER", "metadata.labels['other']"),
+                field("NAME", "metadata.name"),
+            ]}],
+        },
+    }));
+    let spec = spec(&pod);
+    let value = json!({"name": "APP", "value": "mine"});
+    let variables = json!(spec.containers[0].env);
+    let last = variables.as_array().unwrap().iter().rev().take(4).rev();
+    let last: Vec<_> = last.cloned().collect();
+    let (other, name) = ("metadata.labels['other']", "metadata.name");
+    assert_eq!(
+        last,
+        [
+            value.clone(),
+            field("ROLE", role),
+            field("OTHER", other),
+            field("NAME", name)
+        ]
+    );
+    let fetch = json!(spec.init_containers.as_ref().unwrap()[1].env);
+    assert_eq!(fetch, json!([value]));
+    let volumes = json!(spec.volumes);
+    let key = |number: u32| format!("graphcore.ai/worker-label-{number}");
+    let annotation = |number: u32| file(&format!("metadata.annotations['{}']", key(number)));
+    let items = &volumes[0]["downwardAPI"]["items"];
+    assert_eq!(items, &json!([annotation(0), file(role)]));
+    let all = &volumes[1]["projected"]["sources"][0]["downwardAPI"]["items"][0];
+    assert_eq!(all, &annotation(1));
+    let annotations = pod.metadata.annotations.as_ref().unwrap();
+    assert_eq!(annotations[&key(0)], "mine");
+    let all: Vec<&str> = annotations[&key(1)].split('\n').collect();
+    assert_eq!(all[0], "app=\"mine\"");
+    assert!(all.contains(&"graphcore.ai/role=\"launcher\""), "{all:?}");
+}
+
+#[test]
+fn an_init_container_that_writes_variables_runs_in_the_launcher() {
+    let variable = json!([{"name": "A", "valueFrom": {"fileKeyRef": {
+        "volumeName": "env", "path": "a", "key": "A",
+    }}}]);
+    let spec_of = |env: &Value| {
+        json!({"spec": {
+            "initContainers": [
+                {"name": "write", "image": "c", "volumeMounts": [{"name": "env", "mountPath": "/e"}]},
+            ],
+            "volumes": [{"name": "env", "emptyDir": {}}],
+            "containers": [{"name": "main", "image": "a", "env": env}],
+        }})
+    };
+    let of_workers = parallel().template(&spec_of(&variable));
+    let mut of_launcher = parallel().template(&spec_of(&json!([])));
+    let launcher = of_launcher.spec.launcher.as_mut().unwrap();
+    launcher.env = serde_json::from_value(variable).unwrap();
+    for (job, expected) in [
+        (of_workers, &["ipu-operator-agent", "write"][..]),
+        (of_launcher, &["ipu-operator-agent", "write"]),
+        (
+            parallel().template(&spec_of(&json!([]))),
+            &["ipu-operator-agent"],
+        ),
+    ] {
+        let pod = launcher_of(&job);
+        let init_containers = spec(&pod).init_containers.iter().flatten();
+        let names: Vec<&str> = init_containers.map(|container| &*container.name).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn paths_that_name_a_variable_of_workers_are_not_mounted() {
+    let mount = |path: &str, expression: Option<&str>| {
+        let mut mount = json!({"name": "data", "mountPath": path});
+        if let Some(expression) = expression {
+            mount["subPathExpr"] = json!(expression);
+        }
+        mount
+    };
+    let mounts = json!([
+        mount("/all", None),
+        mount("/host", Some("$(IPUOF_VIPU_API_HOST)")),
+        mount("/gcd", Some("gcd-$(IPUOF_VIPU_API_GCD_ID)")),
+        mount("/mine", Some("$(MINE)")),
+        mount("/replica", Some("$(POPDIST_REPLICA_INDEX_OFFSET)")),
+        mount("/text", Some("$$(IPUOF_VIPU_API_GCD_ID)")),
+    ]);
+    let template = json!({"spec": {
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "containers": [{
+            "name": "main", "image": "a", "volumeMounts": mounts,
+            "env": [{"name": "MINE", "value": "$(IPUOF_VIPU_API_GCD_ID)"}],
+        }],
+    }});
+    let paths = |pod: &Pod| -> Vec<String> {
+        let mounts = spec(pod).containers[0].volume_mounts.iter().flatten();
+        mounts.map(|mount| mount.mount_path.clone()).collect()
+    };
+    let pod = of_template(&template);
+    assert_eq!(paths(&pod)[..3], ["/all", "/host", "/text"]);
+    let pod = worker(&parallel().template(&template), &settings(), 0);
+    assert_eq!(paths(&pod).len(), 7, "and the agent's folder");
+    // The launcher has the variable after all.
+    let mut job = parallel().template(&template);
+    let launcher = job.spec.launcher.as_mut().unwrap();
+    launcher.env = serde_json::from_value(json!([{"name": "MINE", "value": "0"}])).unwrap();
+    assert_eq!(
+        paths(&launcher_of(&job))[..4],
+        ["/all", "/host", "/mine", "/text"]
+    );
+}
+
+#[test]
+fn variables_that_only_workers_have_are_known() {
+    let job = parallel().replicas_per_worker("2");
+    let (worker, launcher) = (
+        environment(&worker(&job, &settings(), 0), 0),
+        environment(&launcher_of(&job), 0),
+    );
+    let names = worker.keys().filter(|name| !launcher.contains_key(*name));
+    let names: BTreeSet<&str> = names.map(String::as_str).collect();
+    assert_eq!(names, WORKER_VARIABLES.into());
 }

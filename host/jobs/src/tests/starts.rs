@@ -219,11 +219,63 @@ fn an_image_that_is_pulled_again_takes_as_long_as_it_takes() {
     let reason = format!("Pod {WORKER}: ImagePullBackOff: no such thing");
     let message = format!("{reason}; the image is being pulled again");
     assert_eq!(world.row(), format!("Running 1 1 {message}"));
-    // It has failed again.
+    // It has failed again, and could not be pulled for more than ten minutes.
     world.node_reports(WORKER, None, false);
-    wait_for_the_timeout(&mut world, &job);
-    assert_eq!(world.pods(), [WORKER], "not yet");
-    world.wait(10);
+    world.settle(&job);
+    assert_eq!(avoided(&world, 0), ["pod1:8090"]);
+}
+
+#[test]
+fn a_registry_that_fails_slowly_gives_no_more_time() {
+    let (job, mut world) = starting(&IPUJob::sample());
+    world.pod_says(WORKER, waiting("ErrImagePull"));
+    world.settle(&job);
+    let since = start(&world, "0").cloned();
+    for is_pulling in [true, false, true, false, true] {
+        world.node_reports(WORKER, None, is_pulling);
+        world.wait(119);
+        world.settle(&job);
+        assert_eq!(start(&world, "0"), since.as_ref(), "{is_pulling}");
+    }
+    world.node_reports(WORKER, None, false);
+    world.wait(5);
+    world.settle(&job);
+    assert_eq!(avoided(&world, 0), ["pod1:8090"]);
+
+    // A pull that succeeds after all ends the record.
+    let (job, mut world) = starting(&IPUJob::sample());
+    world.pod_says(WORKER, waiting("ErrImagePull"));
+    world.settle(&job);
+    world.pod_says(WORKER, waiting("ContainerCreating"));
+    world.settle(&job);
+    assert_eq!(start(&world, "0"), None);
+}
+
+#[test]
+fn a_sidecar_whose_startup_probe_fails_gives_the_partition_back() {
+    let meshed = IPUJob::sample().template(&json!({"spec": {"initContainers": [
+        {"name": "mesh", "image": "mesh:1", "restartPolicy": "Always"},
+    ]}}));
+    let (job, mut world) = starting(&meshed);
+    let mesh = |state: Value, restarts: i32| {
+        let mut status = waiting("PodInitializing");
+        status["initContainerStatuses"] = json!([{
+            "name": "mesh", "image": "", "imageID": "", "ready": false, "restartCount": restarts,
+            "started": false, "state": state, "lastState": {"terminated": {"exitCode": 137}},
+        }]);
+        status
+    };
+    let runs = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+    let ended = json!({"terminated": {"exitCode": 137}});
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    for state in [runs.clone(), ended, waits, runs.clone()] {
+        world.pod_says(WORKER, mesh(state, 1));
+        world.settle(&job);
+        world.wait(150);
+        assert!(start(&world, "0").is_some());
+    }
+    let why = "container mesh runs, and its startup probe has not succeeded";
+    assert_eq!(world.row(), format!("Running 1 1 Pod {WORKER}: {why}"));
     world.settle(&job);
     assert_eq!(avoided(&world, 0), ["pod1:8090"]);
 }

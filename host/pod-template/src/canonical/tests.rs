@@ -72,6 +72,11 @@ fn values_of_a_pod_are_compared_and_not_texts() {
             json!({}),
         ),
         (
+            json!({"nodeSelector": {"zone": null}}),
+            json!({"nodeSelector": {"zone": ""}}),
+        ),
+        (json!({"overhead": {"cpu": null}}), json!({})),
+        (
             json!({"overhead": {"cpu": ".25"}, "tolerations": []}),
             json!({"overhead": {"cpu": "250m"}}),
         ),

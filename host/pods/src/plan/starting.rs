@@ -17,9 +17,13 @@ pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circu
     let start = &pod.start;
     // No watch reports that its node fails to prepare it.
     let retry = start.preparing_since.map(|_| RETRY);
-    let obstacle = start.obstacle.as_ref().filter(|_| {
+    let pulls_again = start.state == StartState::PullingAgain;
+    let obstacle = start.obstacle.as_ref().filter(|_| match start.state {
         // An init container that runs may take hours, and what waits for it waits in turn.
-        start.state != StartState::Initializing && has_been_ready(pod)
+        StartState::Initializing => false,
+        // If the pull fails too, the Pod could not start all the time.
+        StartState::PullingAgain => is_reported(pod),
+        _ => has_been_ready(pod),
     });
     let Some(obstacle) = obstacle else {
         // The condition is True first, so that its transition shows the time since which the Pod cannot start.
@@ -42,6 +46,8 @@ pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circu
         Remedy::Wait | Remedy::Correct => None,
     };
     let report = report::not_starting(obstacle, remedy);
+    // A pull takes as long as it takes, and its end is reported.
+    let left = left.filter(|_| !pulls_again);
     let is_over = left.is_some_and(|left| left.is_zero());
     Plan {
         step: is_over.then(|| Step::Evict(report.disruption())),
@@ -53,9 +59,13 @@ pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circu
 /// Whether the condition of a Pod says that its partition is ready, or that it cannot start.
 fn has_been_ready(pod: &NativePod) -> bool {
     let condition = pod.condition.as_ref();
-    condition.is_some_and(|condition| {
-        condition.status == "True" || condition.reason.as_deref() == Some(NOT_STARTING)
-    })
+    condition.is_some_and(|condition| condition.status == "True") || is_reported(pod)
+}
+
+/// Whether the condition of a Pod says that it cannot start.
+fn is_reported(pod: &NativePod) -> bool {
+    let condition = pod.condition.as_ref();
+    condition.is_some_and(|condition| condition.reason.as_deref() == Some(NOT_STARTING))
 }
 
 /// Returns the rest of the time in which a Pod may start.

@@ -22,8 +22,9 @@ const EVENTS_MAX: u32 = 100;
 
 /// Events of a node that cannot start a Pod, and the number of occurrences from which they are an obstacle. A network that
 /// is being configured on a node, and a volume that another node still has, fail a few times.
-const FAILURES: [(&str, i64); 6] = [
+const FAILURES: [(&str, i64); 7] = [
     ("FailedAttachVolume", 3),
+    ("FailedCreatePodContainer", 3),
     ("FailedCreatePodSandBox", 3),
     ("FailedMapVolume", 1),
     ("FailedMount", 1),

@@ -120,6 +120,41 @@ fn pod_that_is_about_to_start_has_no_obstacle() {
 }
 
 #[test]
+fn sidecar_that_is_restarted_before_it_has_started_is_an_obstacle() {
+    let mesh = |state: Value, started: Value, restarts: i32| {
+        let mut mesh = container("mesh", &state);
+        mesh["started"] = started;
+        mesh["restartCount"] = json!(restarts);
+        pending(&[mesh], &[waits("main", "PodInitializing")])
+    };
+    let runs = json!({"running": {}});
+    let ended = json!({"terminated": {"exitCode": 137}});
+    let failing = "container mesh runs, and its startup probe has not succeeded";
+    let over = "container mesh ended before its startup probe succeeded";
+    for (status, expected) in [
+        (mesh(runs.clone(), json!(false), 0), None),
+        (mesh(runs.clone(), json!(false), 1), Some(failing)),
+        (mesh(ended.clone(), json!(false), 1), Some(over)),
+        (mesh(ended, json!(false), 0), None),
+        (mesh(runs.clone(), json!(true), 4), None),
+        (mesh(runs, json!(null), 4), None),
+    ] {
+        let state = expected.map_or(StartState::Unhindered, |_| StartState::Blocked);
+        assert_eq!(
+            of(&status),
+            (expected.map(str::to_owned), state),
+            "{status}"
+        );
+    }
+    // Another container of this status is no sidecar.
+    let mut fetch = container("fetch", &json!({"running": {}}));
+    fetch["started"] = json!(false);
+    fetch["restartCount"] = json!(3);
+    let status = pending(&[fetch], &[waits("main", "PodInitializing")]);
+    assert_eq!(of(&status), (None, StartState::Initializing));
+}
+
+#[test]
 fn pod_that_has_started_has_no_obstacle() {
     let mut restarted = waits("main", "CrashLoopBackOff");
     restarted["lastState"] = json!({"terminated": {"exitCode": 1}});

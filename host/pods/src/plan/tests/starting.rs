@@ -125,6 +125,19 @@ fn a_pod_whose_program_works_is_reported_and_stays() {
 }
 
 #[test]
+fn a_pull_that_is_tried_again_neither_ends_the_wait_nor_the_pod() {
+    let ready = ("True", "PartitionReady", "2025-12-01T00:00:00Z");
+    for (mut seen, reported) in [
+        (not_starting("2025-12-01T00:00:00Z"), "PodNotStarting"),
+        (unschedulable(Some(ready)), "PartitionReady"),
+    ] {
+        seen.pod.start.state = StartState::PullingAgain;
+        assert_eq!(decided(&seen, &around()), (None, Some(reported.to_owned())));
+        assert_eq!(plan(&seen, &around()).requeue, None);
+    }
+}
+
+#[test]
 fn a_pod_that_its_node_prepares_is_looked_at_again() {
     let mut seen = not_starting("2026-01-01T00:50:01Z");
     seen.pod.start = Start {
