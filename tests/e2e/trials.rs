@@ -5,7 +5,7 @@ use libtest_mimic::Failed;
 use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
-    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, guides,
+    api_outage, autoscaled, disruptions, documents, failing_pods, fenced, fixture, flooded, guides,
     host_network, interactive, launcher, life, long_names, lost_node, many_jobs, namespaces,
     native_pods, networks, parallel, policies, queued, release, service, streams, train, upgraded,
 };
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 47] = [
+pub(crate) const TRIALS: [Case; 46] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -140,10 +140,6 @@ pub(crate) const TRIALS: [Case; 47] = [
         disruptions::parallel_job_is_drained,
     ),
     alone(
-        "native_pod_deleted_while_its_partition_forms_leaves_nothing",
-        native_pods::is_deleted_while_its_partition_forms,
-    ),
-    alone(
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
         native_pods::waits_for_its_ipus,
     ),
@@ -194,7 +190,7 @@ pub(crate) const TRIALS: [Case; 47] = [
 ];
 
 /// Trials of `make test-full` only: they need more tools or the programs of the previous release, or take minutes.
-pub(crate) const LONG: [Case; 8] = [
+pub(crate) const LONG: [Case; 9] = [
     shared("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     shared("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     alone("autoscaler_counts_instances", autoscaled::counts_instances),
@@ -205,6 +201,10 @@ pub(crate) const LONG: [Case; 8] = [
     alone(
         "pods_of_an_unreachable_node_are_force_deleted",
         lost_node::pods_are_force_deleted,
+    ),
+    alone(
+        "network_policies_are_enforced_on_nodes",
+        fenced::are_enforced,
     ),
     alone(
         "ipus_of_restarted_and_new_nodes_are_advertised_again",
