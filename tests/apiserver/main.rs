@@ -26,6 +26,8 @@ mod differential;
 mod explained;
 #[cfg(test)]
 mod extent;
+#[cfg(test)]
+mod front;
 mod gitops;
 #[cfg(test)]
 mod hostile_texts;
