@@ -48,6 +48,8 @@ mod limits;
 #[cfg(test)]
 mod lost_node;
 #[cfg(test)]
+mod members;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod no_space;
