@@ -71,7 +71,7 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     let policies = Api::<IPUPolicy>::all(installation.client.clone());
     let made = async || {
         let made = policies.create(&PostParams::default(), &bomb).await;
-        Seen::from(made.map_err(|error| error.to_string()))
+        Seen::from(made)
     };
     eventually("the IPUPolicy is accepted", made).await;
     let refused = eventually("the IPUPolicy is refused", async || {
@@ -127,7 +127,7 @@ async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_el
         let policy: IPUPolicy = serde_json::from_value(policy).unwrap();
         eventually("the IPUPolicy is accepted", async || {
             let taken = policies.create(&PostParams::default(), &policy).await;
-            Seen::from(taken.map_err(|error| error.to_string()))
+            Seen::from(taken)
         })
         .await;
     }

@@ -2,13 +2,13 @@
 //!
 //! Each object has a number of its own, so that one process is at all of these moments at the same time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 
 use cluster::wait::{Seen, eventually};
 use http::request::Parts;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -22,8 +22,17 @@ pub(crate) struct Writes(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Object>,
-    /// Kind and name of each created object, in their order.
-    created: Vec<(String, String)>,
+    /// In their order.
+    created: Vec<Created>,
+}
+
+/// An object that the process has created.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Created {
+    /// Its kind, in the plural.
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
 /// The writes about an object.
@@ -73,10 +82,21 @@ impl Writes {
                 }
                 let answer = inner.send(Request::from_parts(parts, body.to_vec().into()));
                 let answer = answer.await?;
-                if answer.status() == StatusCode::CREATED {
-                    writes.0.lock().created.push((written.kind, written.name));
+                if answer.status() != StatusCode::CREATED {
+                    return Ok(answer);
                 }
-                Ok(answer)
+                let (parts, body) = answer.into_parts();
+                let body = body.collect_bytes().await?;
+                let made: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+                writes.0.lock().created.push(Created {
+                    kind: written.kind,
+                    name: written.name,
+                    uid: made["metadata"]["uid"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .to_owned(),
+                });
+                Ok(Response::from_parts(parts, body.to_vec().into()))
             }
         });
         Client::new(service, "default")
@@ -120,12 +140,33 @@ impl Writes {
         .await;
     }
 
-    /// Returns kind and name of each object that was created, without events.
-    pub(crate) fn created(&self) -> Vec<(String, String)> {
+    /// Waits until a write about any object has been cut off. Returns the name of the object.
+    pub(crate) async fn once_any_cut_off(&self) -> String {
+        eventually("a write about an object is cut off", async || {
+            let state = self.0.lock();
+            let mut objects = state.objects.iter();
+            let cut_off = objects.find(|(_, object)| object.is_cut_off);
+            cut_off.map(|(name, _)| name.clone())
+        })
+        .await
+    }
+
+    /// Returns each object that was created, without events.
+    pub(crate) fn created(&self) -> Vec<Created> {
         let mut created = self.0.lock().created.clone();
-        created.retain(|(kind, _)| kind != "events");
+        created.retain(|one| one.kind != "events");
         created
     }
+}
+
+/// Returns the UIDs of the objects of a kind that have been created, by their names.
+pub(crate) fn uids(created: &[Created], kind: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut uids: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for one in created.iter().filter(|one| one.kind == kind) {
+        let of_name = uids.entry(one.name.clone()).or_default();
+        of_name.insert(one.uid.clone());
+    }
+    uids
 }
 
 /// The object of a write.

@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions as an admin applies them, and with a schema that accepts everything.
 
 use cluster::definitions;
-use cluster::wait::eventually;
+use cluster::wait::{Seen, eventually};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -15,8 +15,7 @@ pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinitio
         .await
         .unwrap();
     eventually("the CRD is served", async || {
-        let found = api.get(&name).await.ok()?;
-        definitions::is_served(&found).then_some(())
+        Seen::when(api.get(&name).await.unwrap(), definitions::is_served)
     })
     .await;
 }

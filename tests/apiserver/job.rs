@@ -3,7 +3,9 @@
 mod killed;
 mod waited;
 
-use cluster::wait::{Seen, eventually};
+use std::time::Duration;
+
+use cluster::wait::{Seen, eventually, within};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
@@ -14,6 +16,12 @@ use serde_json::{Value, json};
 
 use crate::definitions::{define, loose};
 use crate::job_fixture::JobFixture;
+
+/// Median of the time from the partition of a job to its first Pod.
+const FIRST_POD: Duration = Duration::from_millis(150);
+
+/// Median of the time from the end of a job to the release of its partition.
+const RELEASE: Duration = Duration::from_millis(100);
 
 /// A job of one worker on 4 IPUs, after defaulting.
 pub(crate) fn single(name: &str) -> Value {
@@ -51,7 +59,8 @@ async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
         .row("hello", "Pending 0 1", "partition not ready yet!")
         .await;
     fixture.partition_ready(0).await;
-    let worker = fixture.pod_exists("hello-worker-0").await;
+    let worker = fixture.pod_exists("hello-worker-0");
+    let worker = within("a job has its Pod", FIRST_POD, worker).await;
     assert_eq!(worker.labels()["app"], "mine");
     let limits = worker.spec.unwrap().containers[0]
         .resources
@@ -66,10 +75,10 @@ async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
     fixture
         .row("hello", "Completed 0 1", "All instances done")
         .await;
-    eventually("the partition is released", async || {
+    let released = eventually("the partition is released", async || {
         Seen::when(fixture.partitions().await, Vec::is_empty)
-    })
-    .await;
+    });
+    within("a completed job releases its IPUs", RELEASE, released).await;
 
     for wanted in ["SuccessfulCreate", "IPUJobSucceeded"] {
         fixture.event(wanted).await;
@@ -241,7 +250,8 @@ async fn a_job_edited_past_the_schema_reports_it_and_delays_no_other_job() {
     bad["spec"]["ipusPerJobInstance"] = json!(4);
     eventually("the loose CRD is served", async || {
         let job = serde_json::from_value(bad.clone()).unwrap();
-        fixture.jobs().create(&PostParams::default(), &job).await
+        let made = fixture.jobs().create(&PostParams::default(), &job).await;
+        Seen::once_accepted(made)
     })
     .await;
     define(&fixture.client, &crd::ipujob()).await;

@@ -17,9 +17,9 @@ mod pods_ready;
 mod quantities;
 mod topology;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cluster::wait::{Seen, eventually};
+use cluster::wait::{Seen, eventually, within};
 use ipu_api::ipujob_status::JobState;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -28,8 +28,8 @@ use tests::kueue::workload::Workload;
 
 use self::fixture::{FLAVOR, Fixture, QUEUE, job};
 
-/// Time limit until another job can use the IPUs of an evicted job.
-const HANDOVER: Duration = Duration::from_secs(10);
+/// Median of the time until another job runs on the IPUs of an evicted job.
+const HANDOVER: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_deactivated() {
@@ -62,11 +62,11 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
 
     assert_eq!(fixture.most_taken(), 4);
     fixture.set_active("first", false).await;
-    let begun = Instant::now();
-    fixture.once_released("first").await;
-    fixture.once_running("second").await;
-    let took = begun.elapsed();
-    assert!(took < HANDOVER, "{took:?}");
+    let handover = async {
+        fixture.once_released("first").await;
+        fixture.once_running("second").await;
+    };
+    within("the next job of a queue runs", HANDOVER, handover).await;
     fixture.count_anew();
     fixture
         .installation

@@ -114,7 +114,7 @@ async fn the_end_of_a_job_that_cannot_be_read_any_more_is_seen() {
     let broken: Value = json!({"spec": {"restartPolicy": {"type": "Sometimes"}}});
     eventually("the loose CRD is served", async || {
         let (patch, nobody) = (Patch::Merge(&broken), PatchParams::default());
-        fixture.jobs().patch("mpi", &nobody, &patch).await
+        Seen::once_accepted(fixture.jobs().patch("mpi", &nobody, &patch).await)
     })
     .await;
     fixture

@@ -26,6 +26,8 @@ mod differential;
 mod explained;
 #[cfg(test)]
 mod extent;
+#[cfg(test)]
+mod front;
 mod gitops;
 #[cfg(test)]
 mod hostile_texts;
@@ -45,6 +47,8 @@ mod leader;
 mod limits;
 #[cfg(test)]
 mod lost_node;
+#[cfg(test)]
+mod members;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod policy;
 mod queue;
 mod quota;
 mod refused;
+mod relayed;
 mod replicas;
 mod reset;
 mod scale;

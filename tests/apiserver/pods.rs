@@ -9,7 +9,7 @@ mod shared;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cluster::wait::{Seen, eventually, until};
+use cluster::wait::{Seen, eventually, until, within};
 use futures::StreamExt;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -20,12 +20,21 @@ use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, reconciler, request};
-use crate::cut_off::Writes;
+use crate::cut_off::{Writes, uids};
 use crate::extent::full_or;
 use crate::plugin::Plugin;
 
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
+
+/// Median of the time until a Pod has its partition.
+const BOUND: Duration = Duration::from_millis(500);
+
+/// Median of the time until the IPUs of a Pod that has ended are free.
+const RELEASE: Duration = Duration::from_millis(200);
+
+/// Median of the time until `kubectl ipu why` explains the wait of a Pod.
+const WHY: Duration = Duration::from_millis(150);
 
 /// The id of the partition of a Pod.
 fn id_of(pod: &Pod) -> String {
@@ -57,7 +66,8 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
     let created = request(&native.pods(), "web", "4").await.unwrap();
     let gates = created.spec.unwrap().scheduling_gates.unwrap();
     assert_eq!(gates[0].name, "graphcore.ai/partition");
-    let bound = native.once_bound("web").await;
+    let bound = native.once_bound("web");
+    let bound = within("a Pod has its partition", BOUND, bound).await;
     let ids = native.fixture.ids().concat();
     let address = native.fixture.pods[0].address;
     let expected = [
@@ -80,7 +90,8 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
         .patch_status("web", &params, &ended)
         .await
         .unwrap();
-    native.once_nothing_is_left().await;
+    let nothing = native.once_nothing_is_left();
+    within("a Pod releases its IPUs", RELEASE, nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +152,12 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
         &full,
         "no free capacity: wait, or request fewer IPUs",
     ];
-    plugin.why("pod/second", &parts).await;
+    within(
+        "`why` explains a Pod",
+        WHY,
+        plugin.why("pod/second", &parts),
+    )
+    .await;
     delete(&native.pods(), "first").await;
     let bound = native.once_bound("second").await;
     assert_ne!(condition(&bound).unwrap().reason, None);
@@ -173,17 +189,24 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     native.once_nothing_is_left().await;
 }
 
-/// The user creates a Pod, and deletes it once it has its partition.
-async fn live(native: &Native, name: &str) {
+/// The user creates a Pod, and deletes it once it has its partition. Returns the UID of the IPUPartition and the id of
+/// the partition.
+async fn live(native: &Native, name: &str) -> (String, String) {
     request(&native.pods(), name, "4").await.unwrap();
-    native.once_bound(name).await;
+    let bound = native.once_bound(name).await;
+    let partitions = native.fixture.partitions();
+    let of_pod = async || {
+        let all = partitions.list(&ListParams::default()).await.unwrap();
+        let mut own = all.into_iter().filter(|one| one.spec.owner.name == name);
+        own.next()
+    };
+    let own = of_pod().await.unwrap();
     delete(&native.pods(), name).await;
-    let partition = format!("default.{name}-0");
-    eventually(&format!("{partition} is gone"), async || {
-        let found = native.fixture.partitions().get_opt(&partition).await;
-        Seen::when(found.unwrap().map(|found| found.status), Option::is_none)
+    eventually(&format!("the partition of {name} is gone"), async || {
+        Seen::when(of_pod().await, Option::is_none)
     })
     .await;
+    (own.uid().unwrap(), id_of(&bound))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +215,7 @@ async fn reconciler_killed_before_any_of_its_writes_gives_each_pod_one_partition
     let plain = native.operator.clone();
     let all = Writes::limited([("whole", None)]);
     let first = reconciler(all.client(&plain));
-    live(&native, "whole").await;
+    let whole = live(&native, "whole").await;
     first.abort();
     let count = all.sent("whole");
     assert!(count > 2, "{count} writes");
@@ -203,24 +226,37 @@ async fn reconciler_killed_before_any_of_its_writes_gives_each_pod_one_partition
     let limits = names.iter().enumerate();
     let before = Writes::limited(limits.map(|(number, name)| (name.as_str(), Some(number))));
     let first = reconciler(before.client(&plain));
+    let after = Writes::default();
     let lives = names.iter().map(async |name| {
-        live(&native, name).await;
+        let used = live(&native, name).await;
         before.complete(name);
+        used
     });
     let mut second = None;
     let killed = async {
         before.once_cut_off().await;
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
-        second = Some(reconciler(plain.clone()));
+        second = Some(reconciler(after.client(&plain)));
     };
-    futures::join!(killed, join_all(lives));
+    let ((), mut used) = futures::join!(killed, join_all(lives));
     second.unwrap().abort();
 
+    used.push(whole);
+    let (used, ids): (BTreeSet<_>, BTreeSet<_>) = used.into_iter().unzip();
+    let created = [all.created(), before.created(), after.created()].concat();
+    let made: Vec<_> = uids(&created, "ipupartitions")
+        .into_values()
+        .flatten()
+        .collect();
+    assert_eq!(made.len(), 1 + count, "one for each Pod: {made:?}");
+    assert_eq!(BTreeSet::from_iter(made), used);
     let calls = native.fixture.pods.iter();
     let calls = calls.flat_map(|pod| pod.server.calls(0));
     let made = calls.filter(|call| call.method == Method::CreatePartition);
-    assert_eq!(made.count(), 1 + count);
+    let made: Vec<String> = made.map(|call| call.partition).collect();
+    assert_eq!(made.len(), 1 + count, "one for each Pod: {made:?}");
+    assert_eq!(BTreeSet::from_iter(made), ids);
     native.once_nothing_is_left().await;
 }
 

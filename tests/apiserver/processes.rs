@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cluster::cgroups::memory::MemoryCgroup;
 use cluster::control_plane::free_ports;
@@ -12,7 +13,7 @@ use cluster::control_plane::pool::Loan;
 use cluster::http;
 use cluster::kubeconfig;
 use cluster::supervisor::{Program, Supervisor};
-use cluster::wait::{Seen, eventually};
+use cluster::wait::{Seen, eventually, within};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;
@@ -29,6 +30,9 @@ use crate::planes;
 
 /// Namespace, release and fullname.
 pub(crate) const RELEASE: &str = "ipu-operator";
+
+/// Median of the time until a process is ready.
+const START: Duration = Duration::from_secs(2);
 
 /// Environment variables of a process.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
@@ -55,6 +59,8 @@ pub(crate) struct Installation {
     guests: PathBuf,
     /// The address of the webhooks in the configurations of the API server.
     webhooks: u16,
+    /// The address at which processes reach the API server, if not its own.
+    api_server: Option<String>,
     folder: tempfile::TempDir,
     pub(crate) simulator: Simulator,
 }
@@ -94,9 +100,15 @@ impl Installation {
             program: program.unwrap(),
             guests: guests.unwrap(),
             webhooks,
+            api_server: None,
             folder: tempfile::tempdir().unwrap(),
             simulator,
         }
+    }
+
+    /// Lets further processes reach the API server at this address.
+    pub(crate) fn reach_at(&mut self, api_server: String) {
+        self.api_server = Some(api_server);
     }
 
     /// Starts further processes within the limits of this cgroup, as in a container.
@@ -210,12 +222,13 @@ impl Installation {
             log,
             port,
         };
-        eventually(&format!("{name} is ready"), async || {
+        let what = format!("{name} is ready");
+        let ready = eventually(&what, async || {
             let answer = http::request("GET", &running.readiness, "").await;
             running.must_run();
             Seen::from(answer.map_err(|error| format!("{error}; {}", running.said())))
-        })
-        .await;
+        });
+        within(&what, START, ready).await;
         running
     }
 
@@ -230,6 +243,9 @@ impl Installation {
         let path = self.folder.path().join(format!("{process}.kubeconfig"));
         let admins = Some("system:masters");
         kubeconfig::write_as(&self.plane.kubeconfig(), &path, &user, admins).unwrap();
+        if let Some(api_server) = &self.api_server {
+            kubeconfig::write_at(&path, &path, api_server).unwrap();
+        }
         path
     }
 
@@ -268,11 +284,11 @@ impl Installation {
     /// Returns the status of a job once it has a state.
     pub(crate) async fn once(&self, job: &str, state: JobState) -> IPUJobStatus {
         eventually(&format!("{job} is {state:?}"), async || {
-            let found = self.jobs().get(job).await;
-            let status = found.map(|found| found.status.unwrap_or_default());
-            match status {
-                Ok(status) if status.launcher_status == state => Seen::Yes(status),
-                other => Seen::NotYet(format!("{other:?}")),
+            match self.jobs().get(job).await {
+                Ok(found) => Seen::when(found.status.unwrap_or_default(), |status| {
+                    status.launcher_status == state
+                }),
+                Err(error) => Seen::of_error(&error),
             }
         })
         .await
@@ -303,7 +319,7 @@ impl Installation {
         eventually(&format!("{pod} is there"), async || {
             let (pods, params) = (self.pods(), PatchParams::default());
             let patched = pods.patch_status(pod, &params, &status);
-            Seen::from(patched.await.map_err(|error| error.to_string()))
+            Seen::from(patched.await)
         })
         .await
     }
@@ -373,14 +389,10 @@ fn install(plane: &Loan, webhooks: u16, simulator: &Simulator, values: &[&str]) 
     // The address of the Service is this machine, so its port is that of the webhooks.
     let service = format!("admissionWebhooks.service.servicePort={webhooks}");
     let mut install = vec!["install", RELEASE, admin.chart(), "--create-namespace"];
-    install.extend([
-        "--set-string",
-        &controllers,
-        "--set",
-        &port,
-        "--set",
-        &service,
-    ]);
-    install.extend(values.iter().flat_map(|value| ["--set", value]));
+    install.extend(["--set-string", &controllers]);
+    let values = [&port[..], &service]
+        .into_iter()
+        .chain(values.iter().copied());
+    install.extend(values.flat_map(|value| ["--set", value]));
     admin.helm(&install).unwrap();
 }

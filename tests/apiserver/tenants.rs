@@ -133,7 +133,7 @@ impl Cluster {
         eventually(&format!("{pod} is there"), async || {
             let (params, status) = (PatchParams::default(), Patch::Merge(&status));
             let patched = pods.patch_status(&pod, &params, &status).await;
-            Seen::from(patched.map_err(|error| error.to_string()))
+            Seen::from(patched)
         })
         .await;
         let jobs: Api<IPUJob> = Api::namespaced(self.client.clone(), namespace);

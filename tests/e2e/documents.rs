@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 use tests::documents::{
-    FOR_ADMINS, FOR_USERS, NATIVE_PODS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL, missing,
+    FOR_ADMINS, FOR_USERS, NATIVE_PODS, PLUGIN, Printed, QUICKSTART, REFUSED, Typed, UNINSTALL,
 };
 
 use crate::fixture::Fixture;
@@ -148,8 +148,8 @@ pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
 struct Script {
     /// The commands, with the placeholders of the run. `!` marks those that must be refused.
     commands: String,
-    /// The output in the document.
-    printed: Option<String>,
+    /// The output in the document, and whether it is an example.
+    printed: Option<(String, bool)>,
 }
 
 /// Returns the blocks of a document that run, in their order.
@@ -166,7 +166,9 @@ fn scripts(fixture: &Fixture, typed: &Typed) -> Result<Vec<Script>, Failed> {
         let refused = if block.mark == REFUSED { "! " } else { "" };
         Script {
             commands: format!("{refused}{}", own(block.commands)),
-            printed: block.printed.map(own),
+            printed: block
+                .printed
+                .map(|printed| (own(printed.text), printed.is_example)),
         }
     });
     let found: Vec<_> = found.collect();
@@ -229,8 +231,11 @@ impl<'a> Desk<'a> {
         if !status?.success() {
             return Err(format!("{document}.md says\n{script}\nand that said\n{said}").into());
         }
-        let documented = block.printed.as_deref().unwrap_or_default();
-        let missing = missing(documented, &said);
+        let Some((text, is_example)) = &block.printed else {
+            return Ok(());
+        };
+        let is_example = *is_example;
+        let missing = Printed { text, is_example }.missing(&said);
         if missing.is_empty() {
             return Ok(());
         }

@@ -10,6 +10,8 @@ mod described;
 mod disruptions;
 mod documents;
 mod failing_pods;
+mod fenced;
+mod firewall;
 mod fixture;
 mod flooded;
 mod guides;

@@ -1,7 +1,6 @@
 //! Native Pods on real nodes: Pods of Deployments, Jobs and other owners that request IPUs without an IPUJob.
 
 mod deployment;
-mod early;
 mod examples;
 mod nodes;
 mod owners;
@@ -20,11 +19,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::disruptions::SERVES;
 use crate::failing_pods::IMAGE;
 use crate::fixture::{Fixture, PATIENCE};
 
 pub(crate) use deployment::waits_for_its_ipus;
-pub(crate) use early::{bare, is_deleted_while_its_partition_forms};
 pub(crate) use examples::examples_run;
 pub(crate) use nodes::are_advertised_again;
 pub(crate) use owners::replace_and_restart_pods;
@@ -40,6 +39,14 @@ where
     let object: K = serde_json::from_value(object)?;
     objects.create(&PostParams::default(), &object).await?;
     Ok(())
+}
+
+/// A Pod without an owner that requests this number of IPUs and serves until it is deleted.
+pub(crate) fn bare(name: &str, ipus: u32) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container(ipus, SERVES)]},
+    })
 }
 
 /// A container whose limit requests this number of IPUs.

@@ -5,7 +5,7 @@ use libtest_mimic::Failed;
 use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
-    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, guides,
+    api_outage, autoscaled, disruptions, documents, failing_pods, fenced, fixture, flooded, guides,
     host_network, interactive, launcher, life, long_names, lost_node, many_jobs, namespaces,
     native_pods, networks, parallel, policies, queued, release, service, streams, train, upgraded,
 };
@@ -157,10 +157,6 @@ pub(crate) const TRIALS: [Case; 46] = [
         disruptions::parallel_job_is_drained,
     ),
     alone(
-        "native_pod_deleted_while_its_partition_forms_leaves_nothing",
-        native_pods::is_deleted_while_its_partition_forms,
-    ),
-    alone(
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
         native_pods::waits_for_its_ipus,
     ),
@@ -210,6 +206,10 @@ pub(crate) const LONG: [Case; 9] = [
     alone(
         "pods_of_an_unreachable_node_are_force_deleted",
         lost_node::pods_are_force_deleted,
+    ),
+    alone(
+        "network_policies_are_enforced_on_nodes",
+        fenced::are_enforced,
     ),
     alone(
         "ipus_of_restarted_and_new_nodes_are_advertised_again",

@@ -3,7 +3,7 @@
 
 mod printed;
 
-pub use printed::missing;
+pub use printed::Printed;
 
 /// A document, and the marks of its blocks that the tests run.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub struct Block<'a> {
     /// The commands.
     pub commands: &'a str,
     /// Their output in the document: the next block, if it is `text`.
-    pub printed: Option<&'a str>,
+    pub printed: Option<Printed<'a>>,
 }
 
 /// Blocks that need nodes.
@@ -42,6 +42,9 @@ pub const REGISTRY: &str = "sh registry";
 
 /// Blocks for authors of policies.
 pub const AUTHOR: &str = "sh author";
+
+/// Output that shows another cluster than that of the test.
+pub const EXAMPLE: &str = "text example";
 
 /// The quickstart, which starts without an operator.
 pub const QUICKSTART: Typed = Typed {
@@ -275,7 +278,10 @@ impl Typed {
         let parts = text.split("\n```").skip(1).step_by(2);
         let parts: Vec<_> = parts.filter_map(|part| part.split_once('\n')).collect();
         let printed = |index: usize| match parts.get(index + 1) {
-            Some(("text", printed)) => Some(*printed),
+            Some(&(mark @ ("text" | EXAMPLE), text)) => Some(Printed {
+                text,
+                is_example: mark == EXAMPLE,
+            }),
             _ => None,
         };
         let blocks = parts

@@ -131,6 +131,7 @@ fn every_block_of_the_documents_says_what_it_needs() {
         "sh registry",
         "yaml",
         "text",
+        "text example",
     ];
     for folder in DOCUMENTS {
         let mut seen = 0;

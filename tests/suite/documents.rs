@@ -7,11 +7,11 @@ use std::path::Path;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use tests::documents::{
-    API_SERVER, AUTHOR, KUEUE, NODES, PUBLISH_GUEST, QUEUES, REFUSED, REGISTRY, Typed,
+    API_SERVER, AUTHOR, EXAMPLE, KUEUE, NODES, PUBLISH_GUEST, QUEUES, REFUSED, REGISTRY, Typed,
     VERIFY_RELEASE, typed, typed_for_authors, typed_on_api_server,
 };
 
-use crate::sources::{documents, repository};
+use crate::sources::{documents, host_files, literals, repository};
 
 /// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them, including those
 /// within a list and those with other fences.
@@ -159,6 +159,61 @@ fn every_block_that_needs_kueue_is_typed() {
 #[test]
 fn every_block_that_needs_a_registry_is_typed() {
     hold(&[PUBLISH_GUEST, VERIFY_RELEASE], &[REGISTRY]);
+}
+
+/// Phrases of examples of output that are no texts of the code: two with a name or a kind, and the text of a guest.
+const OF_OTHERS: [&str; 3] = [
+    "kubectl delete ipujob sweep",
+    "pods in namespace",
+    "the label is required",
+];
+
+/// The sequences of at least three words in a text that contain no number or name.
+fn phrases(text: &str) -> Vec<String> {
+    let mut phrases = vec![Vec::new()];
+    for word in text
+        .lines()
+        .flat_map(|line| line.split_whitespace().chain(["|"]))
+    {
+        let plain = word.trim_end_matches([',', ':', ';', '.']);
+        let is_of_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'\'';
+        let is_word = !plain.is_empty() && plain.bytes().all(is_of_word);
+        if let Some(phrase) = phrases.last_mut()
+            && is_word
+        {
+            phrase.push(plain);
+        }
+        if plain != word || !is_word {
+            phrases.push(Vec::new());
+        }
+    }
+    let phrases = phrases.into_iter().filter(|phrase| phrase.len() > 2);
+    phrases.map(|phrase| phrase.join(" ")).collect()
+}
+
+#[test]
+fn an_example_of_output_has_the_phrases_of_the_code() {
+    let code = host_files()
+        .into_iter()
+        .flat_map(|(_, code)| literals(&code));
+    let code = code.map(|text| text.replace("\\\n", " "));
+    let code: Vec<String> = code
+        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let mut found = 0;
+    for (path, text) in documents() {
+        let parts = text.split("\n```").skip(1).step_by(2);
+        let examples = parts.filter_map(|part| part.strip_prefix(EXAMPLE));
+        for example in examples {
+            for phrase in phrases(example) {
+                found += 1;
+                let is_known = code.iter().any(|text| text.contains(&phrase));
+                let is_of_others = OF_OTHERS.contains(&phrase.as_str());
+                assert!(is_known || is_of_others, "{}: {phrase}", path.display());
+            }
+        }
+    }
+    assert!(found > 20, "only {found} phrases");
 }
 
 /// The maximum of words in the median page for users.

@@ -47,19 +47,10 @@ fn parsed(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn helm_3_upgrades_the_crds_of_the_release_and_keeps_them() {
-    upgraded_and_kept("helm").await;
-}
-
-#[tokio::test]
 async fn helm_4_upgrades_the_crds_of_the_release_and_keeps_them() {
-    upgraded_and_kept("helm-4").await;
-}
-
-async fn upgraded_and_kept(helm: &'static str) {
     let plane = planes::own().await;
     let mut admin = Admin::of("ipu-operator", plane.kubeconfig());
-    admin.helm = helm;
+    admin.helm = "helm-4";
     let folder = tempfile::tempdir().unwrap();
     let older = older_chart(&admin, folder.path());
     let managed = [
@@ -113,19 +104,10 @@ async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
 }
 
 #[tokio::test]
-async fn helm_3_takes_over_the_crds_of_the_folder_and_leaves_them_again() {
-    taken_over_and_left("helm").await;
-}
-
-#[tokio::test]
 async fn helm_4_takes_over_the_crds_of_the_folder_and_leaves_them_again() {
-    taken_over_and_left("helm-4").await;
-}
-
-async fn taken_over_and_left(helm: &'static str) {
     let plane = planes::own().await;
     let mut admin = Admin::of("ipu-operator", plane.kubeconfig());
-    admin.helm = helm;
+    admin.helm = "helm-4";
     let install = ["install", admin.name, admin.chart(), "--create-namespace"];
     admin.helm(&install).unwrap();
     let upgrade = ["upgrade", admin.name, admin.chart()];

@@ -20,11 +20,6 @@ const WEBHOOKS: [&str; 2] = [
 ];
 
 #[tokio::test]
-async fn helm_3_leads_from_install_to_uninstall() {
-    from_install_to_uninstall("chart-helm-3", "helm", "helm").await;
-}
-
-#[tokio::test]
 async fn helm_4_leads_from_install_to_uninstall() {
     from_install_to_uninstall("chart-helm-4", "helm-4", "helm-4").await;
 }

@@ -73,9 +73,7 @@ async fn once(
 ) -> Workload {
     eventually(&format!("the Workload of {job} {what}"), async || {
         let found = of_job(&fixture.installation.client, team, job).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let seen = format!("{found:?}");
-        found.into_iter().find(&is_so).ok_or(seen)
+        Seen::first(found, &is_so)
     })
     .await
 }

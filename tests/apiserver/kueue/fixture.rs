@@ -21,6 +21,8 @@ use vipu_simulator::pod::Timings;
 use vipu_simulator::{Options, Server, Simulator};
 
 use super::players::{collect_garbage, run_pods, watch_over};
+use crate::cut_off::Writes;
+use crate::front::Front;
 use crate::processes::{Installation, RELEASE, Running};
 
 /// Namespace of the jobs.
@@ -40,6 +42,8 @@ pub(crate) struct Fixture {
     players: JoinSet<()>,
     controller: Option<Running>,
     proxy: Option<Running>,
+    /// What the operator's processes take for the API server, if it is not the real one.
+    front: Option<Front>,
     pub(crate) kueue: Kueue,
     pub(crate) installation: Installation,
     /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to the installation.
@@ -70,6 +74,7 @@ impl Fixture {
             players: JoinSet::new(),
             controller: None,
             proxy: None,
+            front: None,
             kueue,
             other,
             most_taken: Arc::default(),
@@ -103,6 +108,15 @@ impl Fixture {
         self.controller = Some(self.installation.controller("controller", Vec::new()).await);
     }
 
+    /// Kills the operator's processes, and starts new ones with these writes.
+    pub(crate) async fn restart_with(&mut self, writes: &Writes) {
+        self.kill_operator();
+        let front = Front::start(writes.client(&self.installation.client)).await;
+        self.installation.reach_at(front.url());
+        self.front = Some(front);
+        self.start_operator().await;
+    }
+
     /// The port of the proxy's REST API in plain text.
     pub(crate) fn rest(&self) -> u16 {
         self.proxy.as_ref().unwrap().port
@@ -127,15 +141,13 @@ impl Fixture {
             dry_run: true,
             ..PostParams::default()
         };
-        let suspended = eventually("the operator notices Kueue", async || {
-            let created = self.installation.jobs().create(&dry_run, &probe).await;
-            let suspend = created.map(|created| created.spec.suspend);
-            Seen::when(suspend.map_err(|error| error.to_string()), |suspend| {
-                *suspend == Ok(Some(true))
-            })
+        eventually("the operator notices Kueue", async || {
+            match self.installation.jobs().create(&dry_run, &probe).await {
+                Ok(created) => Seen::when(created.spec.suspend, |suspend| *suspend == Some(true)),
+                Err(error) => Seen::of_error(&error),
+            }
         })
         .await;
-        assert_eq!(suspended, Ok(Some(true)));
     }
 
     /// The user submits a job for this number of IPUs.
@@ -179,11 +191,7 @@ impl Fixture {
     ) -> Workload {
         eventually(&format!("the Workload of {job} {what}"), async || {
             let found = of_job(&self.installation.client, NAMESPACE, job).await;
-            let found = found.map_err(|error| error.to_string())?;
-            let seen = found.iter().map(|one| one.0.data["status"].to_string());
-            let seen: Vec<String> = seen.collect();
-            let fitting = found.into_iter().find(&is_so);
-            fitting.ok_or(format!("{seen:?}"))
+            Seen::first(found, &is_so)
         })
         .await
     }

@@ -1,16 +1,23 @@
 //! The operator is killed at each step of a queued job, and started again: the job has its quota and one partition,
 //! and neither at the end.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::wait::{Seen, eventually};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
+use kube::Client;
+use kube::api::{Api, DeleteParams};
+use kube::runtime::wait::await_condition;
+use tests::kueue::workload::of_job;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Stage;
 
-use super::fixture::{Fixture, queue_with};
+use super::fixture::{Fixture, NAMESPACE, queue_with};
+use crate::cut_off::{Writes, uids};
 
 /// Kills the operator, runs an action while it is down, and starts it again.
 async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&Fixture)) {
@@ -150,21 +157,77 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
     fixture.once_reserved(0).await;
 }
 
+/// The user deletes a job once it has completed, however many jobs are before it, and waits until nothing of it is left.
+async fn live(client: Client, job: String) {
+    let jobs: Api<IPUJob> = Api::namespaced(client.clone(), NAMESPACE);
+    let is_completed = |job: Option<&IPUJob>| {
+        let status = job.and_then(|job| job.status.as_ref());
+        status.is_some_and(|status| status.launcher_status == JobState::Completed)
+    };
+    let completed = await_condition(jobs.clone(), &job, is_completed);
+    completed.await.unwrap();
+    jobs.delete(&job, &DeleteParams::default()).await.unwrap();
+    eventually(&format!("nothing of {job} is left"), async || {
+        let found = jobs.get_opt(&job).await.unwrap();
+        let workloads = of_job(&client, NAMESPACE, &job).await.unwrap();
+        Seen::when((found.is_some(), workloads.len()), |left| {
+            *left == (false, 0)
+        })
+    })
+    .await;
+}
+
+/// The number of writes about a job from its submission until it is gone.
+async fn writes_of_a_life(fixture: &mut Fixture) -> usize {
+    let all = Writes::limited([("whole", None)]);
+    fixture.restart_with(&all).await;
+    fixture.submit("whole", 4).await;
+    live(fixture.installation.client.clone(), "whole".to_owned()).await;
+    all.sent("whole")
+}
+
+/// The jobs wait for the quota of one of them, so that Kueue admits the next one as soon as it takes the quota for free.
 #[tokio::test(flavor = "multi_thread")]
-async fn whenever_the_operator_is_killed_after_a_submission_the_job_runs_within_its_quota() {
+async fn operator_killed_before_any_of_its_writes_keeps_each_job_within_the_quota() {
     let mut fixture = Fixture::with_quota(4).await;
-    fixture.run_pods(false);
-    // Several moments between the submission and the creation of the Pod.
-    for delay in [0, 20, 50, 100, 200, 400] {
-        let job = format!("after-{delay}");
-        fixture.submit(&job, 4).await;
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-        killed(&mut fixture, &job, async |_| {}).await;
-        fixture.once_running(&job).await;
-        fixture.end(&job).await;
-        fixture
-            .once(&job, "is finished", |one| one.is("Finished"))
-            .await;
+    fixture.run_pods(true);
+    let count = writes_of_a_life(&mut fixture).await;
+    assert!(count > 8, "{count} writes");
+    let names = (0..count).map(|number| (format!("cut-{number:02}"), number));
+    let mut left: BTreeMap<String, usize> = names.collect();
+    let mut processes = Vec::new();
+    let mut lives = FuturesUnordered::new();
+    loop {
+        let limits = left
+            .iter()
+            .map(|(job, number)| (job.as_str(), Some(*number)));
+        let writes = Writes::limited(limits);
+        fixture.restart_with(&writes).await;
+        if left.len() == count {
+            for job in left.keys() {
+                fixture.submit(job, 4).await;
+                lives.push(live(fixture.installation.client.clone(), job.clone()));
+            }
+        }
+        let cut_off = tokio::select! {
+            job = writes.once_any_cut_off() => Some(job),
+            () = lives.by_ref().collect() => None,
+        };
+        processes.push(writes);
+        let Some(job) = cut_off else {
+            break;
+        };
+        println!("killed before write {} about {job}", left[&job]);
+        left.remove(&job);
+    }
+    assert!(left.len() < count, "{left:?}");
+    let created: Vec<_> = processes.iter().flat_map(Writes::created).collect();
+    for kind in ["workloads", "ipupartitions", "pods"] {
+        let made = uids(&created, kind);
+        assert_eq!(made.len(), count, "{kind}: {made:?}");
+        for (name, made) in made {
+            assert_eq!(made.len(), 1, "{kind} {name}: {made:?}");
+        }
     }
     assert_eq!(fixture.most_taken(), 4);
 }

@@ -50,9 +50,7 @@ async fn once(
         &format!("the Workload of {kind} {name} {what}"),
         async || {
             let found = of_owner(&fixture.installation.client, NAMESPACE, (kind, name)).await;
-            let found = found.map_err(|error| error.to_string())?;
-            let seen = format!("{found:?}");
-            found.into_iter().find(&is_so).ok_or(seen)
+            Seen::first(found, &is_so)
         },
     )
     .await

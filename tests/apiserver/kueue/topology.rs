@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cluster::wait::eventually;
+use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -88,10 +88,7 @@ async fn once(fixture: &Fixture, what: &str, is_so: impl Fn(&Workload) -> bool) 
     eventually(&format!("the Workload of the Job {what}"), async || {
         let owner = ("Job", QUEUE);
         let found = of_owner(&fixture.installation.client, TEAM, owner).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let seen = found.iter().map(|one| one.0.data["status"].to_string());
-        let seen: Vec<String> = seen.collect();
-        found.into_iter().find(&is_so).ok_or(format!("{seen:?}"))
+        Seen::first(found, &is_so)
     })
     .await
 }

@@ -98,6 +98,7 @@ async fn once_recorded(prometheus: &Prometheus, metric: &str, expected: &[(&str,
         let data = match prometheus.ask(&format!("query?query={metric}")).await {
             Seen::Yes(data) => data,
             Seen::NotYet(seen) => return Seen::NotYet(seen),
+            Seen::Refused(error) => return Seen::Refused(error),
         };
         let samples = data["result"].as_array().unwrap().iter();
         let by_owner = samples.map(|sample| {

@@ -270,7 +270,8 @@ async fn without_the_crd_the_proxy_continues_and_finds_it_later() {
         let list = fixture.controllers().list(&Default::default()).await;
         match list {
             Err(kube::Error::Api(status)) if status.code == 404 => Seen::Yes(()),
-            other => Seen::NotYet(format!("{other:?}")),
+            Err(error) => Seen::of_error(&error),
+            Ok(served) => Seen::NotYet(format!("{served:?}")),
         }
     })
     .await;

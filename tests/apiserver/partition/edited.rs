@@ -1,6 +1,6 @@
 //! Edited IPUPartitions: the edits that are refused, and the effects of those that bypassed the schema.
 
-use cluster::wait::eventually;
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
 use kube::ResourceExt;
@@ -68,8 +68,7 @@ async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks
     let broken = Patch::Merge(json!({"spec": {"owner": null}}));
     eventually("the loose CRD lets the edit pass", async || {
         let (name, params) = (held.name_any(), PatchParams::default());
-        let edited = partitions.patch(&name, &params, &broken);
-        edited.await.map_err(|error| error.to_string())
+        Seen::once_accepted(partitions.patch(&name, &params, &broken).await)
     })
     .await;
     let strange = serde_json::from_value(json!({

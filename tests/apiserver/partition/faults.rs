@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
+use kube::ResourceExt;
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, Lie, LostReply, Method, Order};
 
@@ -42,12 +43,14 @@ async fn killed_after_it_was_formed_and_before_that_was_recorded() {
     assert_eq!(fixture.ids(), [[""; 0]; 2]);
 }
 
-/// The user requests a partition, and deletes it once it is ready.
-async fn live(fixture: &Fixture, name: &str) {
+/// The user requests a partition, and deletes it once it is ready. Returns the id of the partition.
+async fn live(fixture: &Fixture, name: &str) -> String {
     let wanted = fixture.request(name, 4).await;
-    fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.delete(&wanted).await;
     fixture.once_gone(&wanted).await;
+    assert_eq!(ready.uid(), wanted.uid());
+    id(&ready)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,7 +63,7 @@ async fn proxy_killed_before_any_of_its_writes_makes_each_partition_once() {
     };
     let all = Writes::limited([("whole", None)]);
     let first = proxy(&all).await;
-    live(&fixture, "whole").await;
+    let mut expected = vec![live(&fixture, "whole").await];
     first.kill().await;
     let count = all.sent("whole");
     assert!(count > 4, "{count} writes");
@@ -72,19 +75,24 @@ async fn proxy_killed_before_any_of_its_writes_makes_each_partition_once() {
     let before = Writes::limited(limits.map(|(number, name)| (name.as_str(), Some(number))));
     let first = proxy(&before).await;
     let lives = names.iter().map(async |name| {
-        live(&fixture, name).await;
+        let id = live(&fixture, name).await;
         before.complete(name);
+        id
     });
     let killed = async {
         before.once_cut_off().await;
         first.kill().await;
         proxy(&Writes::default()).await
     };
-    let (_second, _) = futures::join!(killed, join_all(lives));
+    let (_second, ids) = futures::join!(killed, join_all(lives));
 
+    expected.extend(ids);
     let calls = fixture.pods.iter().flat_map(|pod| pod.server.calls(0));
     let made = calls.filter(|call| call.method == Method::CreatePartition);
-    assert_eq!(made.count(), 1 + count);
+    let mut made: Vec<String> = made.map(|call| call.partition).collect();
+    made.sort();
+    expected.sort();
+    assert_eq!(made, expected, "each partition that was made was used");
     fixture
         .once_ids("nothing is left", |ids| ids.concat().is_empty())
         .await;

@@ -1,19 +1,14 @@
 //! The admin's list of controllers while the proxy runs: the watch delivers a change at once.
 
 use std::path::Path;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::wait::eventually;
-use futures::StreamExt;
+use cluster::wait::{eventually, within};
 use ipu_runtime::config_map_watch::watch_config_map;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, WatchParams};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt};
-use tokio::task::JoinHandle;
+use kube::{Client, Config};
 use tower::util::MapRequestLayer;
 use vipu_client::registry::Source;
 use vipu_client::{Deadlines, Registry};
@@ -108,33 +103,18 @@ async fn users_see_a_changed_list_at_once() {
         .await;
     };
     shown(20).await;
-    let seen = list_is_seen_changed(&fixture).await;
     fixture.list_controllers(&[&fixture.pods[1]]).await;
-    let seen = seen.await.unwrap();
-    shown(16).await;
-    let took = seen.elapsed();
-    println!("shown {took:.1?} after the API server reported it to a watch");
-    assert!(took < DELAY_MAX, "{took:?}");
+    within("users see a changed list", SHOWN, shown(16)).await;
 }
 
-/// The time at which the API server delivers the next change of the list to a watch.
-async fn list_is_seen_changed(fixture: &Fixture) -> JoinHandle<Instant> {
-    let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
-    let one = WatchParams::default().fields(&format!("metadata.name={LIST}"));
-    let version = maps.get(LIST).await.unwrap().resource_version().unwrap();
-    let changes = maps.watch(&one, &version).await.unwrap();
-    tokio::spawn(async move {
-        let mut changes = pin!(changes);
-        changes.next().await.unwrap().unwrap();
-        Instant::now()
-    })
-}
+/// Median of the time until users see a change of the list.
+const SHOWN: Duration = Duration::from_secs(1);
 
 /// The delay that `charts/ipu-operator/docs/install.md` promises.
-const DELAY_MAX: Duration = Duration::from_mins(1);
+const DELAY_MAX: Duration = SHOWN.saturating_mul(5);
 
 #[test]
-fn the_documents_promise_the_bound_that_is_held() {
+fn the_document_promises_five_times_the_median() {
     let document = include_str!("../../../charts/ipu-operator/docs/install.md");
     let promise = format!("within {} seconds of a change", DELAY_MAX.as_secs());
     assert!(document.contains(&promise), "{promise}");

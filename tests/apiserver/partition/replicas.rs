@@ -1,8 +1,9 @@
 //! Two proxies: one creates partitions, both respond to users, and either can die at any time.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use cluster::wait::{Seen, eventually};
+use cluster::wait::{Seen, eventually, within};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -16,6 +17,9 @@ const ROUNDS: usize = 4;
 
 /// Requested partitions per round.
 const EACH: usize = 4;
+
+/// Median of the time until the other replica leads.
+const LEADS: Duration = Duration::from_secs(3);
 
 /// Returns the holder of the Lease.
 async fn leader(fixture: &Fixture) -> Option<String> {
@@ -86,7 +90,8 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
     }
     let mut wanted = Vec::new();
     for round in 0..ROUNDS {
-        let leads = once_one_leads(&fixture, &names).await;
+        let leads = once_one_leads(&fixture, &names);
+        let leads = within("a replica leads", LEADS, leads).await;
         for number in 0..EACH {
             wanted.push(fixture.request(&format!("p-{round}-{number}"), 2).await);
         }

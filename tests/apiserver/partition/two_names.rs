@@ -4,26 +4,10 @@ use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::naming;
 use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, Patch, PatchParams};
-use serde_json::json;
 
-use super::fixture::{Fixture, LIST, NAMESPACE, controller};
+use super::fixture::{Fixture, controller};
 
 impl Fixture {
-    /// Writes the admin's list with these addresses.
-    async fn list_addresses(&self, addresses: &[&str]) {
-        let entries = addresses
-            .iter()
-            .map(|address| format!("{address}:ipunode=here"));
-        let list = entries.collect::<Vec<_>>().join(",");
-        let patch = Patch::Merge(json!({"data": {"controllers.yaml": list}}));
-        Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE)
-            .patch(LIST, &PatchParams::default(), &patch)
-            .await
-            .unwrap();
-    }
-
     /// The status of the VIPUController of this address once `is_so`, or `None` if it is gone.
     async fn once_status(
         &self,

@@ -41,11 +41,9 @@ impl Admin {
         });
         let force = PatchParams::apply("an-admin").force();
         eventually("the newer value is accepted", async || {
-            let applied = self.0.patch(name, &force, &Patch::Apply(&policy)).await;
-            Seen::when(applied, Result::is_ok)
+            Seen::once_accepted(self.0.patch(name, &force, &Patch::Apply(&policy)).await)
         })
-        .await
-        .unwrap();
+        .await;
     }
 
     /// Returns the message once the phase of the present generation is Refused.

@@ -199,6 +199,7 @@ async fn start(
         Ok::<_, kube::Error>(match ended {
             Seen::Yes(_) => Seen::Yes((pod, at)),
             Seen::NotYet(seen) => Seen::NotYet(seen),
+            Seen::Refused(error) => Seen::Refused(error),
         })
     })
     .await?;

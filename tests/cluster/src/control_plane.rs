@@ -20,6 +20,7 @@ pub mod admission;
 pub mod contents;
 pub mod flags;
 mod idle;
+pub mod member;
 pub mod pool;
 mod scratch;
 pub mod snapshot;

@@ -17,7 +17,7 @@ pub async fn are_served(client: &Client) -> Seen<()> {
     let all: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definitions = match all.list(&ListParams::default()).await {
         Ok(listed) => listed.items,
-        Err(error) => return Seen::NotYet(error.to_string()),
+        Err(error) => return Seen::of_error(&error),
     };
     let waiting: Vec<String> = definitions
         .iter()

@@ -62,6 +62,13 @@ pub fn write_with_token(from: &Path, path: &Path, token: &str) -> Result<(), Fil
     write_json(path, &content)
 }
 
+/// Writes a copy of a kubeconfig whose API server is at this address.
+pub fn write_at(from: &Path, path: &Path, server: &str) -> Result<(), FileError> {
+    let mut content = parse(from)?;
+    content["clusters"][0]["cluster"]["server"] = json!(server);
+    write_json(path, &content)
+}
+
 /// Writes a copy of a kubeconfig whose default namespace is this one.
 pub fn write_in(from: &Path, path: &Path, namespace: &str) -> Result<(), FileError> {
     let mut content = parse(from)?;

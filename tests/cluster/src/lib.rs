@@ -8,7 +8,7 @@
 //!   both before and after some work. The programs and images come from the package `provision`.
 //! - [`ControlPlane`](control_plane::ControlPlane) is an etcd and an API server alone. [`supervisor`] runs programs of a suite.
 //! - [`node::run`] is the first process of a node: a program that starts a cluster calls it.
-//! - [`fault`] stops parts of a cluster, and [`wait`] defines how long tests wait.
+//! - [`fault`] stops parts of a cluster, [`relay`] disturbs connections, and [`wait`] defines how long tests wait.
 //!
 //! It must not know any package of the operator, or how the operator is built or installed.
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ pub mod pki;
 pub mod plan;
 pub mod post_mortem;
 pub mod process;
+pub mod relay;
 pub mod session;
 pub mod supervisor;
 pub mod wait;
