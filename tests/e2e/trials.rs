@@ -43,7 +43,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 46] = [
+pub(crate) const TRIALS: [Case; 45] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -195,7 +195,7 @@ pub(crate) const TRIALS: [Case; 46] = [
 ];
 
 /// Trials of `make test-full` only: they need more tools or the programs of the previous release, or take minutes.
-pub(crate) const LONG: [Case; 9] = [
+pub(crate) const LONG: [Case; 10] = [
     shared("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     shared("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     alone("autoscaler_counts_instances", autoscaled::counts_instances),
