@@ -11,6 +11,7 @@ agenda, keeper, roster: event queue, supervisor, hook chain
 aftermath, episode, stillborn: sidecar state, failure, formation failed
 answers every rule, has the last word, it may know: returns all violations, is read again, the data that it gets
 crowd, crowded: load, under load
+does not report which ones, do not report which ones, positions are unknown: lists the IPUs of each partition
 door, entrance: secure state, connection limiter
 elder, elders, younger: earlier request, later request
 fleet, the lab: controller pool, harness

@@ -19,8 +19,7 @@ pub enum Task<O> {
     Remove(RemotePartition),
 }
 
-/// Tasks of a sweep that remain to be performed one after the other, the errors of failed ones, and the removals
-/// without an answer.
+/// Tasks of a sweep that remain to be performed in order, the errors of failed ones, and the removals without an answer.
 #[derive(Clone, Debug, Hash)]
 pub struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
@@ -75,12 +74,13 @@ impl<O, E> Course<O, E> {
     }
 
     /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time
-    /// to begin to use it.
+    /// to begin to use it. If its controller has not answered another removal meanwhile, it is left to the next sweep.
     pub fn counted(&mut self, partition: RemotePartition, users: usize) {
-        if users == 0 {
-            self.tasks.push_front(Task::Remove(partition));
-        } else {
+        let mut unanswered = self.unanswered.iter();
+        if users > 0 {
             self.in_use.insert(partition);
+        } else if !unanswered.any(|(controller, _)| *controller == partition.0) {
+            self.tasks.push_front(Task::Remove(partition));
         }
     }
 
@@ -107,6 +107,12 @@ impl<O, E> Course<O, E> {
 
     /// Notes a failed task. The others continue, and the next sweep tries it again.
     pub fn failed(&mut self, error: E) {
+        self.errors.push(error);
+    }
+
+    /// Notes an error that ends the course.
+    pub fn stopped(&mut self, error: E) {
+        self.tasks.clear();
         self.errors.push(error);
     }
 

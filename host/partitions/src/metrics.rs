@@ -66,7 +66,7 @@ impl Sources {
     fn ready(&self) -> Vec<Arc<IPUPartition>> {
         let is_read = self.machines.is_some();
         let ready = |brief: &Brief| is_read && machines::is_ready(brief);
-        self.partitions.read(|cache| cache.shared(ready))
+        self.partitions.read(|cache| cache.some(ready))
     }
 
     async fn expose_controllers(&self, now: &mut Registry) {

@@ -63,7 +63,7 @@ struct CachedPartition {
 }
 
 /// The fields that decisions read from all IPUPartitions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Brief {
     /// Its UID.
@@ -111,27 +111,6 @@ impl Brief {
     /// Whether it is being deleted.
     pub fn is_deleted(&self) -> bool {
         self.is_deleted
-    }
-
-    fn unreadable(uid: Uid, held: Box<[Allocation]>) -> Self {
-        Self {
-            uid,
-            phase: None,
-            controller: None,
-            namespace: None,
-            held,
-            state_unknown: None,
-            is_in_gang: false,
-            sibling: Sibling::default(),
-            requested: Box::default(),
-            current: None,
-            is_adopted: false,
-            ready_since: None,
-            is_busy: false,
-            owner: Uid::default(),
-            created: None,
-            is_deleted: false,
-        }
     }
 }
 
@@ -189,13 +168,13 @@ impl Cache {
         self.store.objects().get(name)?.mine()?.readable().cloned()
     }
 
-    /// The first `count` desired objects after this name, by name.
+    /// The first `count` desired objects after this name, by name. `None`: it cannot be read.
     pub fn page(
         &self,
         after: Option<&str>,
         count: usize,
         is_wanted: impl Fn(&Brief) -> bool,
-    ) -> Vec<Guarded> {
+    ) -> Vec<(Arc<str>, Option<Arc<IPUPartition>>)> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = mine(
             self.store
@@ -203,7 +182,8 @@ impl Cache {
                 .range::<str, _>((after, Bound::Unbounded)),
         );
         let page = page.filter(|(_, one)| is_wanted(&one.brief)).take(count);
-        page.map(|(_, cached)| cached.guarded()).collect()
+        page.map(|(name, cached)| (Arc::clone(name), cached.readable().cloned()))
+            .collect()
     }
 
     /// All names, in order.
@@ -219,13 +199,7 @@ impl Cache {
     }
 
     /// Those that are wanted and can be read, by name.
-    pub fn some(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
-        let some = self.shared(is_wanted).into_iter();
-        some.map(Arc::unwrap_or_clone).collect()
-    }
-
-    /// The same, without copies.
-    pub fn shared(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<IPUPartition>> {
+    pub fn some(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<IPUPartition>> {
         mine(self.store.objects().iter())
             .filter(|(_, cached)| is_wanted(&cached.brief))
             .filter_map(|(_, cached)| cached.readable().cloned())
@@ -347,7 +321,11 @@ fn cached(
             let known = known.filter(|known| known.uid() == uid);
             let held = known.map(Known::held).unwrap_or_default();
             CachedPartition {
-                brief: Brief::unreadable(uid, held.into()),
+                brief: Brief {
+                    uid,
+                    held: held.into(),
+                    ..Brief::default()
+                },
                 queue_entry: None,
                 object: Err(Box::new(invalid)),
             }

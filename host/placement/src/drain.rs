@@ -1,6 +1,7 @@
 //! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
@@ -213,13 +214,14 @@ fn evict<'a>(
 
 /// The names of the partitions on a drained controller that may be the next to leave it: the `most` earliest that were
 /// not requested to.
-pub fn next_to_leave(there: &[IPUPartition], most: usize) -> Vec<&str> {
+pub fn next_to_leave(there: &[Arc<IPUPartition>], most: usize) -> Vec<&str> {
     let is_asked = |one: &IPUPartition| {
         let status = one.status.as_ref();
         status.is_some_and(|status| partition_conditions::draining_since(status).is_some())
     };
     let mut next: Vec<&IPUPartition> = there
         .iter()
+        .map(Arc::as_ref)
         .filter(|one| can_leave(one) && !is_asked(one))
         .collect();
     next.sort_by_key(|one| position(one));

@@ -1,6 +1,20 @@
 //! Pure: prepares the request to the placement guest for an IPUPartition, and checks the guest's answer. The guest
 //! chooses the controller: the policies call the active one, or the built-in serial walk. The simulation
 //! and the model check call the same functions.
+//!
+//! Why a partition waits, and which function says so:
+//!
+//! | reason | function | file |
+//! | --- | --- | --- |
+//! | the guest: too few free IPUs, or a rule of its own | `serial_walk`, or a policy | `serial_walk.rs` |
+//! | IPUs are reserved for earlier requests | `capacity_for`, `explained` | `backfill.rs` |
+//! | the controller has refused this size | `with_refusals` | `guest_call/values.rs` |
+//! | the controller is cordoned or drained | `cordon_reason` | `guest_call/values.rs` |
+//! | it does not list partitions of IPUPartitions | `withhold`, `explained` | `allocations.rs` |
+//! | no node can run the Pods | `NodeSnapshot::unsuited` | `unsuited.rs` |
+//! | it may have more IPUs soon | `Expectations::reasons` | `known_sizes.rs` |
+//! | the decision before stands | `decide_again`, `keep` | `requests/standing.rs` |
+//! | an earlier attempt is not settled | `settle_attempts`, `explained` | `ledger/src/unsettled_attempts.rs` |
 
 pub mod values;
 

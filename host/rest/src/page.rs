@@ -1,10 +1,8 @@
 //! Pure: pages of the list of IPUPartitions.
 
-use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_partitions::Guarded;
-use kube::ResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,78 +84,51 @@ pub(super) fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// The page, filled by name.
-#[derive(Debug)]
-pub(super) struct Page {
-    list: List,
-    remaining: usize,
-    last: Option<String>,
-}
-
-impl Page {
-    /// A page of at most `limit` objects.
-    pub(super) fn new(limit: usize) -> Self {
-        Self {
-            list: List::default(),
-            remaining: limit,
-            last: None,
+/// The answer with the first `limit` of these objects, by name. If they are more, another page follows. An object is
+/// `None` if it cannot be read.
+pub(super) fn list(mut found: Vec<(Arc<str>, Option<Arc<IPUPartition>>)>, limit: usize) -> List {
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().filter(|_| has_more);
+    let mut list = List {
+        next: last.map(|(name, _)| name.to_string()),
+        ..List::default()
+    };
+    for (name, object) in found {
+        match object {
+            Some(partition) => list.items.push(Arc::unwrap_or_clone(partition)),
+            None => list.unreadable.push(name.to_string()),
         }
     }
-
-    /// Adds the next object. Breaks when the page is full.
-    pub(super) fn add(&mut self, object: Guarded) -> ControlFlow<()> {
-        let name = object.name_any();
-        if self.remaining == 0 {
-            self.list.next = self.last.take();
-            return ControlFlow::Break(());
-        }
-        self.remaining -= 1;
-        self.last = Some(name.clone());
-        match object.0 {
-            Ok(partition) => self.list.items.push(partition),
-            Err(_) => self.list.unreadable.push(name),
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// The answer.
-    pub(super) fn list(self) -> List {
-        self.list
-    }
+    list
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::ResourceExt;
     use serde_json::json;
 
     use super::*;
 
-    fn object(name: &str, namespace: &str, ipus: i64) -> Guarded {
+    fn object(name: &str) -> Arc<IPUPartition> {
         let object = json!({
             "metadata": {"name": name},
             "spec": {
                 "owner": {
-                    "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "a",
+                    "apiVersion": "v1", "kind": "Pod", "namespace": "one", "name": "a",
                     "uid": "b",
                 },
-                "slot": 0, "ipus": ipus, "gcds": 1,
+                "slot": 0, "ipus": 1, "gcds": 1,
             },
         });
-        serde_json::from_value(object).unwrap()
+        Arc::new(serde_json::from_value(object).unwrap())
     }
 
     fn page(query: &ListQuery) -> (Vec<String>, Vec<String>, Option<String>) {
-        let objects = [
-            object("a", "one", 1),
-            object("b", "two", -1),
-            object("c", "two", 1),
-            object("d", "one", 1),
-        ];
-        let mut page = Page::new(query.limit().unwrap());
         let after = query.after.as_deref().unwrap_or_default();
-        let mut later = objects.into_iter().filter(|one| *one.name_any() > *after);
-        let _ = later.try_for_each(|one| page.add(one));
-        let list = page.list();
+        let later = ["a", "b", "c", "d"].into_iter().filter(|one| *one > after);
+        let found = later.map(|name| (name.into(), (name != "b").then(|| object(name))));
+        let list = list(found.collect(), query.limit().unwrap());
         let names = list.items.iter().map(ResourceExt::name_any).collect();
         (names, list.unreadable, list.next)
     }

@@ -22,13 +22,14 @@ use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
+use tokio::task::coop;
 
 use super::authorizer::{Authorizer, Permission, Verb};
 use super::caller::Caller;
 use super::controllers::{self, Controller, Holdings};
 use super::create_request::{self, CreateRequest};
 use super::operation::{self, Operation, Parameter, schema_of};
-use super::page::{self, List, ListQuery, Page};
+use super::page::{self, List, ListQuery};
 use super::problem::{Kind, Problem};
 use super::representation::{Released, released, represent};
 use super::sources::Sources;
@@ -158,19 +159,14 @@ async fn list(
         let detail = "the IPUPartitions are not read yet; try again";
         return Err(Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1"));
     }
-    let (
-        mut page,
-        ListQuery {
-            namespace, after, ..
-        },
-    ) = (Page::new(limit), list_query);
-    let partitions = &state.sources.partitions;
+    let ListQuery {
+        namespace, after, ..
+    } = list_query;
     let is_of =
         |one: &Brief| namespace.is_none() || one.namespace.as_deref() == namespace.as_deref();
-    partitions
-        .each(after.as_deref(), is_of, |one| page.add(one))
-        .await;
-    Ok(Json(page.list()))
+    let partitions = &state.sources.partitions;
+    let found = partitions.read(|cache| cache.page(after.as_deref(), limit + 1, is_of));
+    Ok(Json(page::list(found, limit)))
 }
 
 async fn all_controllers(
@@ -182,7 +178,10 @@ async fn all_controllers(
     let states = state.sources.pool.states().await;
     let mut held = Holdings::default();
     let partitions = &state.sources.partitions;
-    partitions.each_readable(|one| held.add(&one)).await;
+    for partition in partitions.read(|cache| cache.some(|_| true)) {
+        held.add(&partition);
+        coop::consume_budget().await;
+    }
     Ok(Json(controllers::controllers(states, held)))
 }
 

@@ -1,4 +1,5 @@
-//! Answers `/query`. Any client may send queries, so one query at a time reads the queue and calls the guest.
+//! Answers `/query`. Any client may send queries, so one query at a time reads controllers and queue, and calls the
+//! guest.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -26,10 +27,10 @@ pub(super) async fn answer(
 ) -> Result<Json<what_if::Answer>, Problem> {
     let query = query_request::read(&body)
         .map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
-    // The controllers may be slow, and delay no other query.
-    let mut found = sources.pool.candidates().await;
-    let refused = sources.pool.limit_to_unrefused(&mut found.open);
+    // First: a query that waits holds no copy of the controllers' capacity.
     let _permit = sources.queries.permit(address(&extensions), WAIT).await?;
+    let mut found = sources.pool.candidates_soon().await;
+    let refused = sources.pool.limit_to_unrefused(&mut found.open);
     let entries = sources.partitions.queue(clock::now());
     let context = PlacementContext {
         namespace: sources.namespaces.context(&query.namespace, ""),

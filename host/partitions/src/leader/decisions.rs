@@ -24,6 +24,9 @@ const AGE: Duration = Duration::from_millis(250);
 /// is in its status while it is.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
 
+/// IPUPartitions of the cache.
+type SharedPartitions = Arc<[Arc<IPUPartition>]>;
+
 /// The state of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct QueueState {
@@ -37,7 +40,7 @@ struct State {
     requests: PlacementQueue,
     entries: Option<(Instant, Arc<[QueueEntry]>)>,
     /// The partitions on each drained controller, and when they were read.
-    drained: HashMap<Arc<str>, (Instant, Arc<[IPUPartition]>)>,
+    drained: HashMap<Arc<str>, (Instant, SharedPartitions)>,
     /// By UID: requests that were refused lately.
     refused: HashMap<Uid, (Instant, QueueEntry)>,
 }
@@ -136,7 +139,7 @@ impl QueueState {
     }
 
     /// The partitions on a drained controller. Each of them reads all others again and again.
-    pub(crate) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
+    pub(crate) fn on_drained(&self, watched: &Watched, controller: &str) -> SharedPartitions {
         let mut state = self.state.lock();
         state.drained.retain(|_, (read, _)| read.elapsed() < AGE);
         if let Some((_, found)) = state.drained.get(controller) {

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(crate) struct ReconcileHistory {
     idle_rounds: Mutex<HashMap<Uid, u32>>,
-    reports: Mutex<HashMap<Uid, String>>,
+    /// Digests of the texts.
+    reports: Mutex<HashMap<Uid, Uid>>,
 }
 
 impl ReconcileHistory {
@@ -27,8 +28,9 @@ impl ReconcileHistory {
 
     /// Whether this text differs from the last report. A lasting problem is checked repeatedly and reported once.
     pub(crate) fn is_news(&self, uid: &str, text: &str) -> bool {
-        let before = self.reports.lock().insert(Uid::of(uid), text.to_owned());
-        before.as_deref() != Some(text)
+        let text = Uid::of(text);
+        let before = self.reports.lock().insert(Uid::of(uid), text);
+        before != Some(text)
     }
 
     /// Drops the history of an IPUPartition.

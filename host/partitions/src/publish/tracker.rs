@@ -9,6 +9,7 @@ use ipu_api::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
+use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use self::summary::Lines;
@@ -40,7 +41,10 @@ impl Tracker {
                 continue;
             }
             let mut lines = Lines::default();
-            partitions.each_readable(|one| lines.add(&one)).await;
+            for partition in partitions.read(|cache| cache.some(|_| true)) {
+                lines.add(&partition);
+                coop::consume_budget().await;
+            }
             let lines = lines.that_fit();
             if written.as_ref() == Some(&lines) {
                 last_changes = changes;

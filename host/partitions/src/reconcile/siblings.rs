@@ -1,5 +1,7 @@
 //! Evaluates the eviction of a partition, and what its owner holds.
 
+use std::sync::Arc;
+
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use ipu_placement::drain::{self, EvictionState, RequiredData, Sibling};
@@ -40,9 +42,9 @@ pub(crate) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let open = drain::capacity_after_queue(partition, &entries, asked, open, limit, now);
     // Cached data are enough: a partition that has left since then still leaves first.
     let there = context.queue_state.on_drained(watched, name);
-    let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
+    let is_other = |one: &&Arc<IPUPartition>| siblings.iter().all(|other| other.uid() != one.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
-    drain::of(partition, others, &cordons, &open, now)
+    drain::of(partition, others.map(Arc::as_ref), &cordons, &open, now)
 }
 
 /// Partitions that its owner has or is getting, or that have a controller; 0 without a gang.

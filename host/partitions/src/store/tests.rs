@@ -84,11 +84,14 @@ fn an_applied_object_is_returned_unchanged() {
     assert!(cache.get("d").is_none());
     let page = |cache: &Cache, after, count| -> Vec<String> {
         let page = cache.page(after, count, |_| true).into_iter();
-        page.map(|one| one.name_any()).collect()
+        page.map(|(name, _)| name.to_string()).collect()
     };
     assert_eq!(page(&cache, None, 2), ["a", "b"]);
     assert_eq!(page(&cache, Some("a"), 9), ["b", "c"]);
     assert_eq!(page(&cache, Some("c"), 9), [""; 0]);
+    let readable = cache.page(None, 9, |_| true).into_iter();
+    let readable: Vec<_> = readable.map(|(_, object)| object.is_some()).collect();
+    assert_eq!(readable, [true, true, false]);
 }
 
 #[test]

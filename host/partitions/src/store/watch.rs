@@ -2,7 +2,6 @@
 //! the leader.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
@@ -15,20 +14,17 @@ use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use ipu_runtime::{clock, wait};
 use jiff::Timestamp;
+use kube::Client;
 use kube::runtime::watcher;
-use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::store::queue_snapshot::SharedQueue;
-use crate::store::{Brief, Cache, Change, Guarded};
+use crate::store::{Cache, Change, Guarded};
 
 /// Changes that a slow listener may lag behind before it gets all names again.
 const BEHIND: usize = 4_096;
-
-/// Objects that are copied at a time when all are read: the watch waits meanwhile.
-const PAGE: usize = 64;
 
 /// The IPUPartitions, as the watch last saw them. Clones are cheap and share the data.
 #[derive(Clone)]
@@ -37,7 +33,6 @@ pub struct Watched {
     changes: broadcast::Sender<Change>,
     listed: watch::Receiver<bool>,
     released: watch::Receiver<u64>,
-    walking: Arc<tokio::sync::Mutex<()>>,
     shared_queue: Arc<SharedQueue>,
 }
 
@@ -62,7 +57,6 @@ pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch
         changes,
         listed,
         released,
-        walking: Arc::default(),
         shared_queue: Arc::default(),
     };
     let watch = PartitionWatch {
@@ -106,39 +100,6 @@ impl Watched {
     /// Notes the UIDs of requests that wait for something other than capacity, so that nothing is reserved for them.
     pub(crate) fn set_stalled(&self, stalled: HashSet<Uid>) {
         self.shared_queue.set_stalled(stalled);
-    }
-
-    /// Passes the matching objects to `visit` by name, from the first one after `after`, until it breaks. There may be
-    /// thousands, so one caller reads at a time.
-    pub async fn each(
-        &self,
-        after: Option<&str>,
-        is_wanted: impl Fn(&Brief) -> bool,
-        mut visit: impl FnMut(Guarded) -> ControlFlow<()>,
-    ) {
-        let _turn = self.walking.lock().await;
-        let mut after = after.map(str::to_owned);
-        loop {
-            let page = self.read(|cache| cache.page(after.as_deref(), PAGE, &is_wanted));
-            let Some(last) = page.last() else { return };
-            after = Some(last.name_any());
-            for object in page {
-                if visit(object).is_break() {
-                    return;
-                }
-            }
-            // Yields to other tasks.
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// Passes all readable objects to `visit`, by name.
-    pub async fn each_readable(&self, mut visit: impl FnMut(IPUPartition)) {
-        let visit = |object: Guarded| {
-            object.0.into_iter().for_each(&mut visit);
-            ControlFlow::Continue(())
-        };
-        self.each(None, |_| true, visit).await;
     }
 
     /// The names of all, and then the name of each change, without end.

@@ -6,11 +6,19 @@ use ipu_ledger::sweep::orphans::RemotePartition;
 use ipu_ledger::sweep::{Course, Task};
 use ipu_runtime::lease::Leadership;
 use kube::Client;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Found, SweepError, ownerless};
 use crate::controllers::ControllerPool;
 use crate::pod_users::PodUsers;
+
+/// Tasks of a course at the same time: a V-IPU controller may take seconds to remove a partition, and may have hundreds to
+/// remove.
+const CONCURRENT: usize = 4;
+
+/// A course whose tasks are being performed.
+type Running<'a> = Mutex<&'a mut Course<IPUPartition, SweepError>>;
 
 /// Carries out tasks on the API server and on V-IPU controllers.
 pub(super) struct Executor<'a> {
@@ -38,15 +46,24 @@ impl Executor<'_> {
         join_all(running).await
     }
 
-    /// Performs the tasks of a course in order.
+    /// Performs the tasks of a course in order, a few at a time.
     pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
-        while let Some(task) = course.next_task() {
+        let course = Mutex::new(course);
+        join_all([(); CONCURRENT].map(|()| self.run_next(found, &course))).await;
+    }
+
+    /// Performs one task after the other. A partition that no Pod uses is removed immediately: its removal is the first
+    /// of the tasks, and nothing is awaited before.
+    async fn run_next(&self, found: &[Found], course: &Running<'_>) {
+        loop {
+            let task = course.lock().next_task();
+            let Some(task) = task else { return };
             if !self.leadership.is_valid() {
-                course.failed(SweepError::NotLeading);
+                course.lock().stopped(SweepError::NotLeading);
                 return;
             }
             if let Err(error) = self.perform(found, task, course).await {
-                course.failed(error);
+                course.lock().failed(error);
             }
         }
     }
@@ -55,13 +72,13 @@ impl Executor<'_> {
         &self,
         found: &[Found],
         task: Task<IPUPartition>,
-        course: &mut Course<IPUPartition, SweepError>,
+        course: &Running<'_>,
     ) -> Result<(), SweepError> {
         match task {
             Task::Delete(partition) => ownerless::delete(self.client, &partition).await?,
             Task::Count(partition) => {
                 let users = self.count_users(&partition).await?;
-                course.counted(partition, users);
+                course.lock().counted(partition, users);
             }
             Task::Remove(partition) => {
                 let is_it =
@@ -69,7 +86,7 @@ impl Executor<'_> {
                 if let Some(found) = found.iter().find(is_it)
                     && !self.remove(found).await
                 {
-                    course.unanswered(partition);
+                    course.lock().unanswered(partition);
                 }
             }
         }

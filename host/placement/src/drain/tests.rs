@@ -87,6 +87,7 @@ fn the_earliest_that_were_not_requested_to_leave_are_next() {
     let status = all[3].status.as_mut().unwrap();
     let now = NOW.parse().unwrap();
     partition_conditions::set(status, DRAINING, "ControllerDrained", "now".to_owned(), now);
+    let all: Vec<_> = all.into_iter().map(Arc::new).collect();
     assert_eq!(next_to_leave(&all, 2), ["o2-0", "o1-0"]);
 }
 

@@ -1,6 +1,7 @@
 //! Both ports in-process, with a fake API server. Every response is validated against the document.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -18,11 +19,13 @@ use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_ports::metrics::Refused;
 use ipu_runtime::scope::{Conflicts, Scope};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body as KubeBody;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
+use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
 use crate::authorizer::Authorizer;
@@ -63,6 +66,7 @@ pub(super) struct Answer {
 pub(super) struct Ports {
     world: Arc<Mutex<World>>,
     watch: PartitionWatch,
+    registry: Arc<Registry>,
     plain: Router,
     secure: Router,
 }
@@ -77,7 +81,7 @@ impl Ports {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, watch) = watched(namespaces().0, Scope::default());
         let registry = Arc::new(Registry::new(Deadlines::default()));
-        let pool = ControllerPool::new(registry, nodes().0, partitions.clone());
+        let pool = ControllerPool::new(registry.clone(), nodes().0, partitions.clone());
         let sources = Sources {
             partitions,
             pool: Arc::new(pool),
@@ -99,12 +103,23 @@ impl Ports {
             world,
             plain: plain(sources, Refused::default()),
             watch,
+            registry,
             secure: secure(state, Refused::default()),
         }
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap()
+    }
+
+    /// Replaces the list of V-IPU controllers.
+    pub(super) async fn list_controllers(&self, entries: &str) {
+        let map = ConfigMap {
+            data: Some([(KEY.to_owned(), entries.to_owned())].into()),
+            ..ConfigMap::default()
+        };
+        let maps = futures::stream::iter([Ok::<_, Infallible>(Some(map))]);
+        self.registry.follow(maps).await;
     }
 
     /// Applies an event of the watch of IPUPartitions.

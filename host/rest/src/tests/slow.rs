@@ -1,7 +1,9 @@
-//! Slow clients and a slow API server do not delay the requests of other clients.
+//! Slow clients, a slow API server and a slow V-IPU controller do not delay the requests of other clients.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::Request;
@@ -42,6 +44,31 @@ async fn bodies_that_never_end_take_no_permit_from_others() {
         assert_eq!(waited.load(Ordering::Relaxed), SLOW, "{path}");
         let answer = ports.secure("admin", "GET", "/stats", "").await;
         assert_eq!(answer.status, 200, "{path}");
+    }
+}
+
+/// A read of this controller ends after its deadline of seconds, and a query must wait for no other one.
+#[tokio::test(start_paused = true)]
+async fn queries_do_not_wait_for_a_controller_that_does_not_answer() {
+    let ports = Ports::open().await;
+    // The kernel accepts its connections, and nobody reads them.
+    let controller = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = controller.local_addr().unwrap();
+    ports
+        .list_controllers(&format!("{address}:ipunode=a"))
+        .await;
+    let began = tokio::time::Instant::now();
+    let queries = (0..20).map(|_| ports.plain("POST", "/query", r#"{"size": 2}"#));
+    let answers = join_all(queries).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+    for answer in answers {
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let passed_over = &answer.body["passedOver"][0];
+        assert_eq!(passed_over["controller"], address.to_string());
     }
 }
 

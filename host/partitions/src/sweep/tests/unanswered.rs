@@ -1,5 +1,7 @@
 //! V-IPU controllers that list their partitions and do not answer removals.
 
+use tokio::sync::Semaphore;
+
 use super::*;
 
 /// Starts a controller that accepts connections and never answers. A connection is noted like a request to the API
@@ -46,6 +48,50 @@ fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
     }
     assert_eq!(removed, ["a", "b", "d"]);
     assert_eq!(course.take_unanswered(), due[..1]);
+}
+
+#[test]
+fn a_partition_that_is_counted_while_another_removal_has_no_answer_is_left_too() {
+    let due = [("pod1", "a"), ("pod1", "b"), ("pod1", "c")];
+    let [a, b, c] = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
+    let mut course = Course::<(), ()>::new([], vec![a.clone(), b.clone(), c]);
+    let begun = [(); 2].map(|()| course.next_task());
+    assert_eq!(
+        begun,
+        [a.clone(), b.clone()].map(|one| Some(Task::Count(one)))
+    );
+    course.counted(a.clone(), 0);
+    assert_eq!(course.next_task(), Some(Task::Remove(a.clone())));
+    course.unanswered(a);
+    course.counted(b, 0);
+    assert_eq!(course.next_task(), None);
+}
+
+#[tokio::test]
+async fn several_partitions_of_one_controller_are_judged_at_a_time() {
+    let asked = Arc::new(Semaphore::new(0));
+    let counted = Arc::clone(&asked);
+    let no_answer = move |_: Request<Body>| {
+        counted.add_permits(1);
+        std::future::pending::<Result<Response<Body>, BoxError>>()
+    };
+    let client = Client::new(service_fn(no_answer), "default");
+    let pool = pool_of("pod1:8090:ipunode=here").await;
+    let due = (0..8).map(|number| ("pod1:8090".to_owned(), format!("p-{number}")));
+    let mut course = Course::new([], due.collect());
+    let hour = Duration::from_hours(1);
+    let executor = Executor {
+        client: &client,
+        pod_users: &PodUsers::new(client.clone()),
+        pool: &pool,
+        leadership: &Leadership::until(tokio::time::Instant::now() + hour),
+        released: &Notify::new(),
+    };
+    let two = tokio::time::timeout(Duration::from_secs(30), asked.acquire_many(2));
+    tokio::select! {
+        () = executor.run(&[], &mut course) => panic!("no list is answered"),
+        two = two => drop(two.expect("one waits for another").unwrap()),
+    }
 }
 
 #[test]
