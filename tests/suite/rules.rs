@@ -165,19 +165,28 @@ const FIXED: (&str, &[&str], &[&str]) = (
 
 /// Cases that are accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
-    "a worker's `command`, `args`, probes or `workers.failurePolicy` beside a launcher, and a Pod's `restartPolicy`, \
-     which have no effect; a changed template of a job with a launcher, which starts the job again.",
+    "a worker's `command`, `args`, probes or `workers.failurePolicy` beside a launcher, and `restartPolicy` of a Pod or \
+     of its first container, which have no effect; a `hostname` that several workers beside a launcher would share; a \
+     mount that [only workers](launcher-volumes.md) can have; a changed template of a job with a launcher, which starts \
+     the job again.",
     &[
         "worker command beside a launcher",
         "worker probe beside a launcher",
         "failure policy beside a launcher",
         "Pod restart policy",
+        "one host name for several workers",
+        "other name for several workers",
+        "path of a GCD",
         "other template",
     ],
     &[
         "worker command without launcher",
         "worker probe without launcher",
         "failure policy",
+        "host name of the only worker",
+        "host name without launcher",
+        "path of a GCD that the launcher has",
+        "path of a GCD without launcher",
         "other template without launcher",
     ],
 );
