@@ -31,8 +31,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition that a sweep cannot remove stops the sweep",
         file: SWEEP,
-        text: "        self.errors.push(error);",
-        instead: "        self.tasks.clear();
+        text: "    pub fn failed(&mut self, error: E) {
+        self.errors.push(error);",
+        instead: "    pub fn failed(&mut self, error: E) {
+        self.tasks.clear();
         self.errors.push(error);",
         found_by: FoundBy::Simulation("no task of a sweep fails in the model"),
     },
