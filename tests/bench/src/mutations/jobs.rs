@@ -59,8 +59,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a queued job starts without an admission",
         file: "host/jobs/src/step.rs",
-        text: "if context.kueue.is_served() && !has_started &&",
-        instead: "if !context.kueue.is_served() && !has_started &&",
+        text: "if context.shared.kueue.is_served()
+        && !has_started",
+        instead: "if !context.shared.kueue.is_served()
+        && !has_started",
         found_by: JOB_TESTS,
     },
     Mutation {

@@ -62,8 +62,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition without an owner is removed although Pods use it",
         file: SWEEP,
-        text: "        if users == 0 {",
-        instead: "        if users < usize::MAX {",
+        text: "        if users > 0 {",
+        instead: "        if users == usize::MAX {",
         found_by: SWEEP_TESTS,
     },
     Mutation {
