@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Container, DownwardAPIVolumeFile, EnvVar, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::launcher_rules;
@@ -24,6 +23,9 @@ const LABEL_ANNOTATION: &str = "graphcore.ai/worker-label-";
 /// Path of the labels of a Pod in a `fieldRef`.
 const LABELS_PATH: &str = "metadata.labels";
 
+/// Longest value of a label, in bytes. The API server refuses a Pod with a longer one.
+const LABEL_MAX: usize = 63;
+
 /// Annotation with the name of the container whose log `kubectl logs` shows, in versions of kubectl before 1.21.
 const DEFAULT_LOGS_ANNOTATION: &str = "kubectl.kubernetes.io/default-logs-container";
 
@@ -33,12 +35,13 @@ const LISTS: [&str; 2] = ["container-names", "inject-containers"];
 /// Replaces references to the resources of containers that only workers have, by their values there. `unnamed` is the
 /// container of a reference without a name; `None`: the container of the variables itself.
 pub fn resolve_variables(env: &mut [EnvVar], job: &ValidJob, unnamed: Option<&str>) {
+    let workers: Vec<_> = workers_only(job).collect();
     for variable in env {
         let source = variable.value_from.as_mut();
         let Some(reference) = source.and_then(|source| source.resource_field_ref.as_mut()) else {
             continue;
         };
-        if let Some(found) = resolve(reference, job, unnamed) {
+        if let Some(found) = resolve(reference, &workers, unnamed) {
             variable.value = Some(found);
             variable.value_from = None;
         }
@@ -51,11 +54,12 @@ pub fn resolve_volumes(
     job: &ValidJob,
     annotations: &mut BTreeMap<String, String>,
 ) {
+    let workers: Vec<_> = workers_only(job).collect();
     // One for all files: a template can have thousands, and each would pass over the keys of those before it.
     let mut keys = numbered(VALUE_ANNOTATION);
     for file in files(spec) {
         let reference = file.resource_field_ref.as_mut();
-        if let Some(found) = reference.and_then(|found| resolve(found, job, None)) {
+        if let Some(found) = reference.and_then(|found| resolve(found, &workers, None)) {
             file.resource_field_ref = None;
             refer(file, found, annotations, &mut keys);
         }
@@ -72,37 +76,49 @@ pub fn resolve_labels(spec: &mut PodSpec, template: &Template, metadata: &mut Ob
     for variable in containers.flat_map(|container| container.env.iter_mut().flatten()) {
         let source = variable.value_from.as_ref();
         let field = source.and_then(|source| source.field_ref.as_ref());
-        if let Some(found) = field.and_then(|field| label(field, template, &own)) {
+        if let Some(found) = field.and_then(|field| label(&field.field_path, template, &own)) {
             variable.value = Some(found);
             variable.value_from = None;
         }
     }
     let mut keys = numbered(LABEL_ANNOTATION);
+    // By path: thousands of files can refer to the same labels, whose values are in the Pod once.
+    let mut known: BTreeMap<String, ObjectFieldSelector> = BTreeMap::new();
     for file in files(spec) {
-        let field = file.field_ref.as_ref();
-        if let Some(found) = field.and_then(|field| label(field, template, &own)) {
+        let Some(ObjectFieldSelector { field_path, .. }) = file.field_ref.clone() else {
+            continue;
+        };
+        if let Some(reference) = known.get(&field_path) {
+            file.field_ref = Some(reference.clone());
+            continue;
+        }
+        let found = if field_path == LABELS_PATH {
+            all_labels(template, &own)
+        } else {
+            label(&field_path, template, &own)
+        };
+        if let Some(found) = found {
             refer(file, found, annotations, &mut keys);
+            known.extend(file.field_ref.clone().map(|new| (field_path, new)));
         }
     }
 }
 
-/// Returns the value of a reference to a label of the template, or to all labels. `own` are those of the launcher.
-fn label(
-    field: &ObjectFieldSelector,
-    template: &Template,
-    own: &BTreeMap<String, String>,
-) -> Option<String> {
-    let of_template = template.metadata.labels.as_ref()?;
-    let rest = field.field_path.strip_prefix(LABELS_PATH)?;
-    if rest.is_empty() {
-        let mut all = of_template.clone();
-        all.extend(own.clone());
-        let lines = all.iter().map(|(key, value)| format!("{key}={value:?}"));
-        return Some(lines.collect::<Vec<_>>().join("\n"));
-    }
-    let key = rest.strip_prefix("['")?.strip_suffix("']")?;
-    let is_own = own.contains_key(key);
-    of_template.get(key).filter(|_| !is_own).cloned()
+/// Returns the value of a reference to a label of the template. `own` are those of the launcher.
+fn label(path: &str, template: &Template, own: &BTreeMap<String, String>) -> Option<String> {
+    let key = path.strip_prefix(LABELS_PATH)?;
+    let key = key.strip_prefix("['")?.strip_suffix("']")?;
+    let found = template.metadata.labels.as_ref()?.get(key);
+    let found = found.filter(|value| value.len() <= LABEL_MAX && !own.contains_key(key));
+    found.cloned()
+}
+
+/// Returns all labels of the template and of the launcher, as the kubelet writes them into a file.
+fn all_labels(template: &Template, own: &BTreeMap<String, String>) -> Option<String> {
+    let mut all = template.metadata.labels.clone()?;
+    all.extend(own.clone());
+    let lines = all.iter().map(|(key, value)| format!("{key}={value:?}"));
+    Some(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// The files of a Pod's volumes with fields of the Pod.
@@ -139,16 +155,16 @@ fn refer(
     annotations.insert(key, value);
 }
 
-/// Returns the value of a reference to a container that only workers have. A value that only the kubelet knows is that
+/// Returns the value of a reference to one of the containers that only workers have. A value that only the kubelet knows is that
 /// of the launcher, on the launcher's node.
 fn resolve(
     reference: &mut ResourceFieldSelector,
-    job: &ValidJob,
+    workers: &[&Container],
     unnamed: Option<&str>,
 ) -> Option<String> {
     let name = reference.container_name.as_deref();
     let name = name.filter(|name| !name.is_empty()).or(unnamed)?;
-    let container = workers_only(job).find(|container| container.name == name)?;
+    let container = workers.iter().find(|container| container.name == name)?;
     let found = value(container, reference);
     if found.is_none() {
         reference.container_name = Some(CONTAINER.to_owned());
@@ -170,10 +186,12 @@ fn workers_only(job: &ValidJob) -> impl Iterator<Item = &Container> {
 /// launcher's, such as `container.apparmor.security.beta.kubernetes.io/<name>`. Those of containers that only workers
 /// have are left out, because the API server refuses a Pod with them.
 pub fn annotations(job: &ValidJob) -> BTreeMap<String, String> {
+    let first = &job.template.first.name;
+    let workers: Vec<_> = workers_only(job).collect();
     let found = job.template.metadata.annotations.iter().flatten();
     let mut annotations: BTreeMap<_, _> = found
         .flat_map(|(key, value)| {
-            keys(key, job)
+            keys(key, first, &workers)
                 .into_iter()
                 .map(move |key| (key, value.clone()))
         })
@@ -181,7 +199,6 @@ pub fn annotations(job: &ValidJob) -> BTreeMap<String, String> {
     if let Some(name) = annotations.get_mut(DEFAULT_LOGS_ANNOTATION) {
         CONTAINER.clone_into(name);
     }
-    let first = &job.template.first.name;
     for (key, names) in &mut annotations {
         if LISTS.iter().any(|end| key.ends_with(end)) {
             *names = renamed(names, first);
@@ -198,8 +215,7 @@ fn renamed(names: &str, first: &str) -> String {
 }
 
 /// Returns the keys under which the launcher has an annotation.
-fn keys(key: &str, job: &ValidJob) -> Vec<String> {
-    let first = &job.template.first.name;
+fn keys(key: &str, first: &str, workers: &[&Container]) -> Vec<String> {
     let kept = vec![key.to_owned()];
     let Some((prefix, rest)) = key.split_once('/') else {
         return kept;
@@ -211,11 +227,11 @@ fn keys(key: &str, job: &ValidJob) -> Vec<String> {
     };
     let names_container = !form.is_empty() || prefix.starts_with("container.");
     let renamed = format!("{prefix}/{form}{CONTAINER}");
-    match workers_only(job).find(|container| container.name == name) {
-        Some(found) if found.name == *first && names_container => vec![renamed],
+    match workers.iter().find(|container| container.name == name) {
+        Some(found) if found.name == first && names_container => vec![renamed],
         Some(_) if names_container => Vec::new(),
         // The last part may be a word that only happens to be a container's name.
-        Some(found) if found.name == *first => vec![key.to_owned(), renamed],
+        Some(found) if found.name == first => vec![key.to_owned(), renamed],
         Some(_) | None => kept,
     }
 }

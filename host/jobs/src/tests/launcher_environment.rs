@@ -192,6 +192,30 @@ fn references_to_labels_have_the_value_of_the_template() {
 }
 
 #[test]
+fn a_label_that_many_references_name_does_not_multiply() {
+    const REFERENCES: usize = 400;
+    let field = |path: &str| json!({"fieldPath": path});
+    let variables = (0..REFERENCES).map(|number| {
+        let source = json!({"fieldRef": field("metadata.labels['long']")});
+        json!({"name": format!("V{number}"), "valueFrom": source})
+    });
+    let files = (0..REFERENCES).map(|number| {
+        let path = ["metadata.labels", "metadata.labels['short']"][number % 2];
+        json!({"path": number.to_string(), "fieldRef": field(path)})
+    });
+    let template = json!({
+        "metadata": {"labels": {"long": "x".repeat(50_000), "short": "mine"}},
+        "spec": {
+            "volumes": [{"name": "v", "downwardAPI": {"items": files.collect::<Vec<_>>()}}],
+            "containers": [{"name": "main", "image": "a", "env": variables.collect::<Vec<_>>()}],
+        },
+    });
+    let written = template.to_string().len();
+    let launcher = json!(of_template(&template)).to_string().len();
+    assert!(launcher < 2 * written, "{launcher} of {written} bytes");
+}
+
+#[test]
 fn an_init_container_that_writes_variables_runs_in_the_launcher() {
     let variable = json!([{"name": "A", "valueFrom": {"fileKeyRef": {
         "volumeName": "env", "path": "a", "key": "A",
