@@ -1,6 +1,7 @@
 //! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
 //! server.
 
+mod replica;
 mod unanswered;
 
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use tower::{BoxError, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
+use self::replica::Replica;
 use super::*;
 use crate::nodes::nodes;
 use crate::pod_users::PodUsers;
@@ -205,14 +207,8 @@ async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
     let mut course = Course::new([Ok(vec![ownerless])], Vec::new());
     let (name, id) = orphan.key();
     course.counted((name.to_owned(), id.to_owned()), 0);
-    let executor = Executor {
-        client: &client,
-        pod_users: &PodUsers::new(client.clone()),
-        pool: &pool,
-        leadership: &Leadership::until(tokio::time::Instant::now()),
-        released: &Notify::new(),
-    };
-    executor.run(&[orphan], &mut course).await;
+    let replica = Replica::leading_for(Duration::ZERO, client, pool);
+    replica.executor().run(&[orphan], &mut course).await;
     assert_eq!(world.lock().unwrap().asked, [""; 0]);
     let errors = course.into_errors();
     assert!(matches!(errors[..], [SweepError::NotLeading]), "{errors:?}");

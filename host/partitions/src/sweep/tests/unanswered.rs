@@ -58,7 +58,7 @@ fn a_partition_that_is_counted_while_another_removal_has_no_answer_is_left_too()
     let begun = [(); 2].map(|()| course.next_task());
     assert_eq!(
         begun,
-        [a.clone(), b.clone()].map(|one| Some(Task::Count(one)))
+        [a.clone(), b.clone()].map(|partition| Some(Task::Count(partition)))
     );
     course.counted(a.clone(), 0);
     assert_eq!(course.next_task(), Some(Task::Remove(a.clone())));
@@ -79,14 +79,8 @@ async fn several_partitions_of_one_controller_are_judged_at_a_time() {
     let pool = pool_of("pod1:8090:ipunode=here").await;
     let due = (0..8).map(|number| ("pod1:8090".to_owned(), format!("p-{number}")));
     let mut course = Course::new([], due.collect());
-    let hour = Duration::from_hours(1);
-    let executor = Executor {
-        client: &client,
-        pod_users: &PodUsers::new(client.clone()),
-        pool: &pool,
-        leadership: &Leadership::until(tokio::time::Instant::now() + hour),
-        released: &Notify::new(),
-    };
+    let leader = Replica::leading_for(Duration::from_hours(1), client, pool);
+    let executor = leader.executor();
     let two = tokio::time::timeout(Duration::from_secs(30), asked.acquire_many(2));
     tokio::select! {
         () = executor.run(&[], &mut course) => panic!("no list is answered"),
@@ -134,14 +128,8 @@ async fn controllers_that_do_not_answer_removals_delay_no_other_and_no_deletion(
     let mut courses: Vec<_> = found.iter().map(removal).collect();
     let ownerless = serde_json::from_value(partition("gone")).unwrap();
     courses.push(Course::new([Ok(vec![ownerless])], Vec::new()));
-    let hour = Duration::from_hours(1);
-    let executor = Executor {
-        client: &client,
-        pod_users: &PodUsers::new(client.clone()),
-        pool: &pool,
-        leadership: &Leadership::until(tokio::time::Instant::now() + hour),
-        released: &Notify::new(),
-    };
+    let leader = Replica::leading_for(Duration::from_hours(1), client, pool);
+    let executor = leader.executor();
     let deletion = "DELETE /apis/graphcore.ai/v1alpha1/ipupartitions/default.gone-0";
     let is_asked = |what: &str| world.lock().unwrap().asked.iter().any(|one| one == what);
     let once_all_asked = async {
