@@ -154,7 +154,7 @@ impl Writes {
     /// Returns each object that was created, without events.
     pub(crate) fn created(&self) -> Vec<Created> {
         let mut created = self.0.lock().created.clone();
-        created.retain(|one| one.kind != "events");
+        created.retain(|object| object.kind != "events");
         created
     }
 }
@@ -162,9 +162,9 @@ impl Writes {
 /// Returns the UIDs of the objects of a kind that have been created, by their names.
 pub(crate) fn uids(created: &[Created], kind: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut uids: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-    for one in created.iter().filter(|one| one.kind == kind) {
-        let of_name = uids.entry(one.name.clone()).or_default();
-        of_name.insert(one.uid.clone());
+    for object in created.iter().filter(|object| object.kind == kind) {
+        let of_name = uids.entry(object.name.clone()).or_default();
+        of_name.insert(object.uid.clone());
     }
     uids
 }

@@ -197,7 +197,9 @@ async fn live(native: &Native, name: &str) -> (String, String) {
     let partitions = native.fixture.partitions();
     let of_pod = async || {
         let all = partitions.list(&ListParams::default()).await.unwrap();
-        let mut own = all.into_iter().filter(|one| one.spec.owner.name == name);
+        let mut own = all
+            .into_iter()
+            .filter(|partition| partition.spec.owner.name == name);
         own.next()
     };
     let own = of_pod().await.unwrap();

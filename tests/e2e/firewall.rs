@@ -148,7 +148,7 @@ impl Cluster {
             let types = spec.policy_types.iter().flatten();
             let is_for = types
                 .into_iter()
-                .any(|one| *one == format!("{direction:?}"));
+                .any(|listed| *listed == format!("{direction:?}"));
             let is_near = policy.namespace() == pod.namespace();
             if !is_for || !is_near || !selects(spec.pod_selector.as_ref(), pod)? {
                 continue;
@@ -186,7 +186,8 @@ impl Cluster {
                 let is_near = match &peer.namespace_selector {
                     Some(selector) => {
                         let mut namespaces = self.namespaces.iter();
-                        let own = namespaces.find(|one| Some(one.name_any()) == other.namespace());
+                        let own =
+                            namespaces.find(|found| Some(found.name_any()) == other.namespace());
                         own.map_or(Ok(false), |own| selects(Some(selector), own))?
                     }
                     None => other.namespace() == pod.namespace(),

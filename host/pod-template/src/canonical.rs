@@ -1,8 +1,8 @@
 //! Pure: the canonical form of a Pod template: templates from which Kubernetes makes the same Pods have one form.
 //!
 //! A field that is null, empty or equal to its default is a missing field, and a quantity is its value. Null in a map or a
-//! list is an empty text. Metadata is its
-//! labels, annotations and finalizers: the name and the times of a template, which clients print, mean nothing.
+//! list is an empty text. Metadata is its labels, annotations and finalizers: the name and the times of a template, which
+//! clients print, mean nothing.
 
 use serde_json::Value;
 

@@ -126,7 +126,9 @@ mod tests {
 
     fn page(query: &ListQuery) -> (Vec<String>, Vec<String>, Option<String>) {
         let after = query.after.as_deref().unwrap_or_default();
-        let later = ["a", "b", "c", "d"].into_iter().filter(|one| *one > after);
+        let later = ["a", "b", "c", "d"]
+            .into_iter()
+            .filter(|name| *name > after);
         let found = later.map(|name| (name.into(), (name != "b").then(|| object(name))));
         let list = list(found.collect(), query.limit().unwrap());
         let names = list.items.iter().map(ResourceExt::name_any).collect();

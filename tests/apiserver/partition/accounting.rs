@@ -222,7 +222,7 @@ async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     .await;
     let unseen = before
         .iter()
-        .map(|one| (seconds(one.until.0, first) + CUTS) * f64::from(ipus_of_each()));
+        .map(|account| (seconds(account.until.0, first) + CUTS) * f64::from(ipus_of_each()));
     unseen.collect()
 }
 

@@ -151,10 +151,11 @@ async fn relayed(
         let requests = pass(
             from_client,
             to_server,
-            (number, Direction::ToServer),
+            number,
+            Direction::ToServer,
             line.clone(),
         );
-        let answers = pass(from_server, to_client, (number, Direction::ToClient), line);
+        let answers = pass(from_server, to_client, number, Direction::ToClient, line);
         // An end of one direction closes both, as a broken connection does.
         tokio::select! {
             _ = requests => {}
@@ -187,7 +188,8 @@ async fn connected(
 async fn pass(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    (number, direction): (usize, Direction),
+    number: usize,
+    direction: Direction,
     mut line: watch::Receiver<Line>,
 ) -> io::Result<()> {
     let (queue, mut queued) = mpsc::unbounded_channel();

@@ -1,7 +1,7 @@
 //! `make test`: builds, then runs every suite, and prints how long each stage and the slowest tests took.
 //!
 //! The API-server suite and the trials on nodes mostly wait for other processes, so they run side by side. Programs of MPI
-//! do not reach each other on busy cores, so half of the suite waits for those trials. The load test compares delays: it is
+//! do not reach each other on busy cores, so a part of the suite waits for those trials. The load test compares delays: it is
 //! the last trial, and waits until the other suite has ended.
 
 use std::fs;
@@ -33,11 +33,10 @@ const QUIET_FILE: &str = "no-other-work-is-left";
 /// The variable with the file that the trials write once those that remain tolerate more work beside them.
 const TOLERANT: &str = "IPU_OPERATOR_TOLERANT_FROM";
 const TOLERANT_FILE: &str = "trials-tolerate-more-work";
-/// The variable with the file to which the trials append their times.
-const TIMES: &str = "IPU_OPERATOR_TEST_TIMES";
-
 /// Time between two looks at that file.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The variable with the file to which the trials append their times.
+const TIMES: &str = "IPU_OPERATOR_TEST_TIMES";
 
 /// How many tests the table of the slowest ones has.
 const SLOWEST: usize = 20;
@@ -98,7 +97,7 @@ fn quick(logs: &Path) -> Result<[Ended; 2], TestingError> {
     })
 }
 
-/// The trials on nodes, and beside them the tests on an API server: one half from the beginning, and the other half as soon
+/// The trials on nodes, and beside them the tests on an API server: one part from the beginning, and the other part as soon
 /// as the trials that remain tolerate it.
 fn on_servers(logs: &Path) -> Result<[Ended; 3], TestingError> {
     let quiet = logs.join(QUIET_FILE);

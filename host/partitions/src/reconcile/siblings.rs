@@ -42,7 +42,8 @@ pub(crate) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let open = drain::capacity_after_queue(partition, &entries, asked, open, limit, now);
     // Cached data are enough: a partition that has left since then still leaves first.
     let there = context.queue_state.on_drained(watched, name);
-    let is_other = |one: &&Arc<IPUPartition>| siblings.iter().all(|other| other.uid() != one.uid());
+    let is_other =
+        |found: &&Arc<IPUPartition>| siblings.iter().all(|sibling| sibling.uid() != found.uid());
     let others = siblings.iter().chain(there.iter().filter(is_other));
     drain::of(partition, others.map(Arc::as_ref), &cordons, &open, now)
 }
