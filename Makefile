@@ -64,9 +64,9 @@ dist: ## build the operator, the agent, the plugin of kubectl and the guests for
 	@sh tests/preflight.sh dist
 	@$(PROVISION) dist
 
-release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too, signed with COSIGN_KEY, pushed to REGISTRY
+release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too, signed with COSIGN_KEY, pushed to REGISTRY (its own CA: REGISTRY_CA)
 	@sh tests/preflight.sh release
-	@$(PROVISION) release $(if $(ARM64),--arm64) $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) $(if $(REGISTRY),--registry $(REGISTRY))
+	@$(PROVISION) release $(if $(ARM64),--arm64) $(if $(COSIGN_KEY),--key $(COSIGN_KEY)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(REGISTRY_CA),--registry-ca $(REGISTRY_CA))
 
 release-twice: ## build the release again in another folder, without a cache, and compare every byte
 	@sh tests/preflight.sh release-twice

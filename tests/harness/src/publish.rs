@@ -1,8 +1,9 @@
 //! The publisher's part of a release: signatures with a key, and the copies in a registry.
 
+use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
@@ -20,6 +21,9 @@ pub(crate) struct Publisher {
     /// Where image, chart and guests are pushed, such as registry.example.com/team. With a key they are signed there.
     #[arg(long)]
     registry: Option<String>,
+    /// File with the CAs of the registry's certificate, in PEM, instead of the public ones.
+    #[arg(long, requires = "registry")]
+    registry_ca: Option<PathBuf>,
 }
 
 /// A signed provenance names a commit, so nothing else may be in the release.
@@ -55,11 +59,15 @@ pub(crate) fn publish(
     let Some(registry) = &publisher.registry else {
         return Ok(());
     };
+    let ca_pem = publisher.registry_ca.as_ref().map(|file| {
+        fs::read(file).with_context(|| format!("failed to read REGISTRY_CA={}", file.display()))
+    });
+    let ca_pem = ca_pem.transpose()?;
     let folder = tempfile::tempdir()?;
     let unpacked = package.unpack(folder.path())?;
     let pushed = progress.run("pushed image, chart and guests", || {
         super::runtime()?.block_on(async {
-            let pushed = publish::push(&unpacked.folder, registry, None).await;
+            let pushed = publish::push(&unpacked.folder, registry, ca_pem.as_deref()).await;
             pushed.map_err(anyhow::Error::from)
         })
     })?;
