@@ -83,7 +83,7 @@ pub fn javascript() -> Result<PathBuf, LanguageError> {
     let mut make = Command::new("node");
     make.arg(tool.join("node_modules/componentize-qjs/bin/componentize-qjs"))
         .arg("--wit")
-        .arg(checkout().join("wit"))
+        .arg(contract())
         .args(["--world", "validation", "--sync"])
         .arg("--js")
         .arg(example("require-label/require-label.js"))
@@ -115,7 +115,7 @@ pub fn python() -> Result<PathBuf, LanguageError> {
         .env("PYTHONPATH", tool.join("site"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .arg("--wit-path")
-        .arg(checkout().join("wit"))
+        .arg(contract())
         .args(["--world", "defaulting", "componentize", "--python-path"])
         .arg(example("default-image-pull-policy"))
         .arg("default_image_pull_policy")
@@ -175,7 +175,7 @@ pub fn c() -> Result<PathBuf, LanguageError> {
 fn bindings(folder: &Path) -> Result<(), LanguageError> {
     let failed = |error: anyhow::Error| LanguageError::Bindings(error.into());
     let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(checkout().join("wit")).map_err(failed)?;
+    let (package, _) = resolve.push_path(contract()).map_err(failed)?;
     let world = resolve.select_world(&[package], Some("placement"));
     let mut files = Files::default();
     wit_bindgen_c::Opts::default()
@@ -191,6 +191,11 @@ fn bindings(folder: &Path) -> Result<(), LanguageError> {
 
 fn pins() -> PathBuf {
     checkout().join("tests/tools")
+}
+
+/// The folder of the current contract. The folder above it has a folder for each version, which no tool reads.
+fn contract() -> PathBuf {
+    checkout().join("wit/0.2.0")
 }
 
 fn example(path: &str) -> PathBuf {

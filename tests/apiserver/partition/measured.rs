@@ -179,7 +179,7 @@ impl Delays {
                 overruled: None,
             }
         };
-        let outcomes = replay(&replayed, controllers, &settings, place).outcomes;
+        let outcomes = replay::replay(&replayed, controllers, &settings, place).outcomes;
         let held = outcomes.iter().zip(&replayed).enumerate();
         let held = held.filter_map(|(job, (outcome, replayed))| {
             let &Outcome::Ran { started } = outcome else {

@@ -129,10 +129,13 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// Builds the long tests too, which only `make test-full` runs, so that they compile after each change.
+const LONG: &str = "--features=tests/long";
+
 /// The cargo call that builds all tests and, as part of them, the programs that they run.
 fn build() -> Command {
     let mut build = cargo();
-    build.args(["test", "--locked", "--no-run", "--workspace"]);
+    build.args(["test", "--locked", "--no-run", "--workspace", LONG]);
     cargo::with_lints(&mut build);
     for suite in [&QUICK, &API_SERVER, &NODES] {
         build.args(suite.targets);
@@ -206,7 +209,7 @@ fn command(suite: &Suite, logs: &Path) -> Command {
     let built = cargo::target_dir().join(AMD64.target).join("debug");
     let mut command = cargo();
     cargo::with_lints(&mut command)
-        .args(["test", "--locked", "--no-fail-fast", "--workspace"])
+        .args(["test", "--locked", "--no-fail-fast", "--workspace", LONG])
         .args(["--target", AMD64.target])
         .args(suite.targets)
         .arg("--")

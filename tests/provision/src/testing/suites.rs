@@ -51,6 +51,9 @@ pub(super) const API_SERVER: Suite = Suite {
         "--skip=kueue::",
         "--skip=chart::",
         "--skip=gitops::",
+        // The long tests.
+        "--skip=clock::",
+        "--skip=partition::measured::",
     ],
 };
 
