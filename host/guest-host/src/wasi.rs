@@ -33,9 +33,9 @@ pub(super) const INTERFACES: [(&str, &str); 27] = [
     ("wasi:cli/terminal-stdout", "none"),
     (
         "wasi:clocks/monotonic-clock",
-        "stands at 0; every pause is over at once",
+        "always 0; sleeps return immediately",
     ),
-    ("wasi:clocks/wall-clock", "stands at 1970-01-01T00:00:00Z"),
+    ("wasi:clocks/wall-clock", "always 1970-01-01T00:00:00Z"),
     ("wasi:filesystem/preopens", "no folder"),
     (
         "wasi:filesystem/types",

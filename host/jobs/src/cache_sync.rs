@@ -84,7 +84,7 @@ impl CacheSync {
             while timeout(LOG_INTERVAL, kind.complete.wait()).await.is_err() {
                 tracing::warn!(
                     kind = kind.name,
-                    "no job is reconciled before a first list is complete; may the controller list and watch this kind in every namespace that it serves?"
+                    "no job is reconciled before a first list is complete: check that the controller may list and watch this kind in its namespaces"
                 );
             }
         }

@@ -237,7 +237,7 @@ fn evaluate_eviction(
         return Step::EvaluateEviction;
     };
     let (id, on) = status::usable(current);
-    // Missing: it is of use by itself.
+    // No size of a gang: the partition is usable alone.
     let gang = partition.spec.options.gang_size.unwrap_or(0);
     let alone_since = partition_conditions::ready_since(current).max(eviction_state.lacking_since);
     let has_waited =

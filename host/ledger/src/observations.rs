@@ -9,8 +9,8 @@ use ipu_api::ipupartition::AutoResets;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::EvictionState;
 
-/// Users of a partition after which no others are listed: one more than a message names. A tenant can create any number
-/// of Pods with the id.
+/// Maximum number of Pods that are listed as users of a partition. A message names one fewer. A tenant can create any
+/// number of Pods with the id.
 pub const USERS_MAX: usize = 5;
 
 /// The result of one step.

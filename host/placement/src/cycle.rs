@@ -85,7 +85,7 @@ impl Pass {
     /// Prepares the decision on this partition, the next one in the queue. `held` counts the partitions of its gang that the
     /// owner has or is getting.
     pub fn prepare(&self, partition: &IPUPartition, held: u32, now: Timestamp) -> Placement {
-        // Others do not get what it had before the pass has ended: earlier ones did not, either.
+        // Its earlier assignment stays reserved until the pass ends.
         let own = self.assigned.get(&uid(partition));
         let assigned: Vec<Assigned> = self.assigned_except(own).collect();
         let queue = QueueView {

@@ -200,7 +200,7 @@ fn evict<'a>(
         .iter()
         .copied()
         .filter(|one| one.spec.owner.uid != *mine && position(one) < position(me))
-        .filter(|one| can_leave(one) && !has_not_left(one, now))
+        .filter(|one| can_leave(one) && !is_overdue(one, now))
         .collect();
     earlier.sort_by_key(|one| position(one));
     match earlier.into_iter().find(|one| fits.all(one)) {
@@ -235,8 +235,8 @@ fn can_leave(one: &IPUPartition) -> bool {
     !one.spec.options.pinned && one.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether it was requested to leave long ago.
-fn has_not_left(one: &IPUPartition, now: Timestamp) -> bool {
+/// Whether the request to leave is older than [`PATIENCE`].
+fn is_overdue(one: &IPUPartition, now: Timestamp) -> bool {
     let asked = one
         .status
         .as_ref()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::requests::Order;
 
-/// So long, at most, a pass decides on the requests of one namespace.
+/// Maximum time that a pass spends on the requests of one namespace.
 const BUDGET: Duration = Duration::from_secs(1);
 
 /// The time that each namespace has used in this pass, and where it continues.

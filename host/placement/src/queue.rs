@@ -40,7 +40,7 @@ pub struct QueueEntry {
     pub missing_members: u32,
     /// Controllers without a node that can run its owner's Pods now, while others have one.
     pub unsuited: Unsuited,
-    /// Whether its decision follows within seconds: later requests leave it what it needs.
+    /// Whether its decision is imminent. Capacity is held for it.
     pub is_expected: bool,
     /// Whether it waits for something other than capacity: nothing is reserved for it.
     pub is_stalled: bool,

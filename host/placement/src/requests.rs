@@ -110,7 +110,7 @@ impl PlacementQueue {
         {
             return false;
         }
-        // It is not expected to ask, even if an older entry of the queue shows that it waits.
+        // It needs no controller, although an older entry of the queue may say that it waits.
         self.without_request.insert(uid);
         self.withdraw(uid)
     }

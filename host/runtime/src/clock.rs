@@ -55,7 +55,7 @@ pub fn adjust(answer: &HeaderMap, asked: Timestamp) {
         let seconds = after.as_secs();
         tracing::warn!(
             seconds,
-            "the clock of the API server is ahead of this machine's by so many seconds; times in objects are the API server's"
+            "the clocks of the API server and of this machine differ; times in objects are the API server's"
         );
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_there_are_have_one_and_who_gave_up_keeps_none() {
+    fn a_cancelled_waiter_returns_its_permit() {
         let semaphore = FairSemaphore::new(2);
         let take = |asker| semaphore.acquire(asker).now_or_never();
         let (first, second) = (take(None).unwrap(), take(Some(address(1))).unwrap());

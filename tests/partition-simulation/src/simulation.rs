@@ -1,5 +1,5 @@
 //! Drives both cores, of jobs and of the ledger, with many objects, Pods and controllers through everything that can go
-//! wrong, and checks at every step what must never happen, and at the end what must come to pass.
+//! wrong. It checks safety at every step, and liveness at the end.
 //!
 //! A run is its seed: the clock is virtual, one event follows the other, and all chance comes from it.
 //! `IPU_OPERATOR_SIMULATED_LIVES` says how many jobs come and go, `IPU_OPERATOR_SIMULATION_FIRST_SEED` with

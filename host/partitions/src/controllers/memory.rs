@@ -47,7 +47,7 @@ impl ControllerPool {
                 controller = client.name(),
                 device,
                 failures,
-                "this IPU keeps failing: it was in so many failed partitions within a day"
+                "an IPU fails repeatedly: several of its partitions failed within a day"
             );
         }
     }

@@ -138,7 +138,7 @@ impl QueueState {
         self.state.lock().update(entries, watched);
     }
 
-    /// The partitions on a drained controller. Each of them reads all others again and again.
+    /// The partitions on a drained controller, from a cache: each of them lists the others.
     pub(crate) fn on_drained(&self, watched: &Watched, controller: &str) -> SharedPartitions {
         let mut state = self.state.lock();
         state.drained.retain(|_, (read, _)| read.elapsed() < AGE);

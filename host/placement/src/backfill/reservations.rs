@@ -32,7 +32,7 @@ use super::holder;
 use super::wait::Wait;
 use crate::queue::{QueueEntry, suits};
 
-/// Of so many controllers that suit a request, one is reserved at the same time, and always one.
+/// One in this number of controllers that suit a request is reserved, and at least one.
 const SHARE: usize = 8;
 
 /// The reservations of whole controllers, for one decision.

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 /// The shortest day of the queue.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// A day of the queue is at least as long as so many limits. The limit is about as long as jobs run, and a controller
+/// Minimum length of a day of the queue, in backfill limits. The limit is about as long as jobs run, and a controller
 /// whose jobs run for longer needs more time until it is empty.
 const LIMITS_OF_A_DAY: i32 = 4;
 

@@ -124,7 +124,7 @@ fn what_is_kept_does_not_give_way_and_what_is_new_does_so_first() {
 }
 
 #[tokio::test]
-async fn of_those_who_wait_whoever_will_have_least_is_next() {
+async fn the_waiter_with_the_fewest_permits_is_next() {
     let semaphore = semaphore(5, 4);
     let (mut of_a, of_b) = (idle(&semaphore, A, 4), semaphore.try_acquire(B, 1).unwrap());
     of_a.iter_mut().for_each(Permit::keep);

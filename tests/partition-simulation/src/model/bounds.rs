@@ -120,7 +120,7 @@ pub(super) const LARGE: &[Bound] = &[
         ..ONE
     },
     Bound {
-        name: "one owner, any fault, and longer than anything is waited for",
+        name: "one owner, any fault, and longer than every timeout",
         ticks: 1,
         tick: LONG,
         ..ONE

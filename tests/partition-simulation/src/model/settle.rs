@@ -18,7 +18,7 @@ use crate::sim_adapter;
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::invariants::{LIVENESS, STEADY};
 
-/// Everything is settled before time has passed so often. A controller may be busy for ten minutes before its
+/// Ticks after which nothing more changes. A controller may be busy for ten minutes before its
 /// partition is released.
 const TICKS: u16 = 40;
 
