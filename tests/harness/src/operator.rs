@@ -3,7 +3,9 @@
 
 pub mod helm;
 
-use std::{net::IpAddr, os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    net::IpAddr, os::unix::fs::symlink, panic::resume_unwind, path::Path, process::Command, slice,
+};
 
 use cluster::{
     command::{self, CommandError},
@@ -19,6 +21,7 @@ use cluster::{
     post_mortem,
     progress::Progress,
     settings::Settings,
+    tools::Tools,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
@@ -27,6 +30,7 @@ use release::{
     image,
     package::{Package, PackageError},
 };
+use tokio::task::spawn_blocking;
 
 use self::helm::Release;
 use crate::demo::{Controller, Kubectl, Operated};
@@ -96,39 +100,76 @@ pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, O
     network::check().map_err(ClusterError::from)?;
     progress.stage("build the operator, the agent, the guests and the simulator");
     let dist = Dist::build(settings, Profile::from_env(), progress)?;
-    let cluster = Cluster::up(settings, progress).await?;
-    let installed = async { install(settings, cluster, &dist, progress) };
+    progress.stage("get the cluster's tools");
+    let tools = Tools::of_cluster(settings, progress).map_err(ClusterError::from)?;
+    // The start of a cluster mostly waits, and packing needs a core.
+    let packing = {
+        let (settings, progress) = (settings.clone(), progress.clone());
+        spawn_blocking(move || Packed::make(&settings, &tools, &dist, &progress))
+    };
+    let cluster = Cluster::up(settings, progress).await;
+    progress.stage("wait for the release's package");
+    let packed = packing.await.unwrap_or_else(|error| {
+        resume_unwind(error.into_panic()) // Nothing cancels it.
+    });
+    let (cluster, packed) = (cluster?, packed?);
+    let installed = async { install(settings, cluster, packed, progress) };
     post_mortem::after(settings, installed).await
+}
+
+/// The release's package, and the images for the nodes.
+struct Packed {
+    package: Package,
+    /// The image in the package.
+    image: Image,
+    /// Those of the V-IPU controllers and of jobs.
+    others: [Image; 2],
+}
+
+impl Packed {
+    fn make(
+        settings: &Settings,
+        tools: &Tools,
+        dist: &Dist,
+        progress: &Progress,
+    ) -> Result<Self, OperatorError> {
+        let image = image::ensure(settings, tools, dist.programs(), progress)?;
+        let package = progress.run("made the release's package", || {
+            let programs = slice::from_ref(dist.programs());
+            let helm = tools.program("helm");
+            Package::make(settings, helm, dist, programs, &[(AMD64, &image)])
+        })?;
+        Ok(Self {
+            package,
+            image,
+            others: [
+                simulator_image::ensure(settings, dist.simulator(), progress)?,
+                openmpi::ensure(settings, tools, progress, OpenMpi::Four)?,
+            ],
+        })
+    }
 }
 
 fn install(
     settings: &Settings,
     cluster: Cluster,
-    dist: &Dist,
+    packed: Packed,
     progress: &Progress,
 ) -> Result<Installed, OperatorError> {
-    progress.stage("make the images of operator and jobs");
-    let image = image::ensure(settings, &cluster.tools, dist.programs(), progress)?;
-    progress.stage("make the release's package");
-    let package = progress.run(
-        "made the release's package, and unpacked it elsewhere",
-        || {
-            let programs = std::slice::from_ref(dist.programs());
-            let helm = cluster.tools.program("helm");
-            let package = Package::make(settings, helm, dist, programs, &[(AMD64, &image)])?;
-            package.unpack(&settings.run.join("package"))
-        },
-    )?;
+    let Packed {
+        package,
+        image,
+        others: [simulator, jobs],
+    } = packed;
+    let package = progress.run("unpacked the release's package elsewhere", || {
+        package.unpack(&settings.run.join("package"))
+    })?;
     // The nodes get only the files of the package.
     let image = Image {
         archive: package.image(),
         ..image
     };
-    let images = [
-        image.clone(),
-        simulator_image::ensure(settings, dist.simulator(), progress)?,
-        openmpi::ensure(settings, &cluster.tools, progress, OpenMpi::Four)?,
-    ];
+    let images = [image.clone(), simulator, jobs];
     progress.stage("bring them to the nodes");
     progress.run(
         "brought the images of operator and jobs to the nodes",
