@@ -184,8 +184,11 @@ pub const ADMINS_ON_API_SERVER: [Typed; 23] = [
     on_api_server("charts/ipu-operator/docs/upgrade-crds"),
 ];
 
-/// The document that uninstalls the operator from an API server.
-pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/docs/uninstall");
+/// The documents that uninstall the operator from an API server. What is left for the second one are other objects.
+pub const UNINSTALL_ON_API_SERVER: [Typed; 2] = [
+    on_api_server("charts/ipu-operator/docs/uninstall-by-hand"),
+    on_api_server("charts/ipu-operator/docs/uninstall"),
+];
 
 /// The page about an installation without Helm, whose commands run beside the file of the objects.
 pub const WITHOUT_HELM: Typed = on_api_server("charts/ipu-operator/docs/install-manifests");
@@ -257,7 +260,8 @@ pub fn typed() -> Vec<Typed> {
 
 /// Every document whose commands run on an API server.
 pub fn typed_on_api_server() -> Vec<Typed> {
-    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER, WITHOUT_HELM];
+    let mut all = vec![SCOPE, WITHOUT_HELM];
+    all.extend(UNINSTALL_ON_API_SERVER);
     all.extend(TENANTS);
     all.extend(ADMINS_ON_API_SERVER);
     all.extend(USERS_ON_API_SERVER);

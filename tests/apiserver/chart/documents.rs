@@ -65,7 +65,9 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     admin
         .kubectl(&[&create[..], &["--as-group=system:masters"]].concat())
         .unwrap();
-    run(&admin, &UNINSTALL_ON_API_SERVER);
+    for document in &UNINSTALL_ON_API_SERVER {
+        run(&admin, document);
+    }
     assert_eq!(left(&admin), "");
 }
 
@@ -87,7 +89,9 @@ async fn the_remains_of_a_deleted_namespace_are_removed_too() {
         .kubectl(&["delete", "namespace", NAME, "--wait=false"])
         .unwrap();
     assert!(left(&admin).contains("clusterrole"), "{}", left(&admin));
-    run(&admin, &UNINSTALL_ON_API_SERVER);
+    for document in &UNINSTALL_ON_API_SERVER {
+        run(&admin, document);
+    }
     assert_eq!(left(&admin), "");
 }
 
