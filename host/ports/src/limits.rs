@@ -40,8 +40,8 @@ pub const PROBES: Limits = Limits {
 pub const REST: Limits = Limits {
     port: "rest",
     connections: Share {
-        total: 512,
-        each: 128,
+        total: 256,
+        each: 64,
         queue: 0,
     },
     first: Duration::from_secs(5),
@@ -73,8 +73,8 @@ pub const METRICS: Limits = Limits {
 pub const WEBHOOKS: Limits = Limits {
     port: "webhooks",
     connections: Share {
-        total: 1_024,
-        each: 256,
+        total: 384,
+        each: 96,
         queue: 0,
     },
     first: Duration::from_secs(5),
