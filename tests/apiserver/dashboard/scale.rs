@@ -129,6 +129,7 @@ async fn maps(page: &mut Page, dashboard: &Dashboard, controllers: u32) {
     let tiles = "document.querySelectorAll('#main .tile').length";
     assert_eq!(page.evaluate(tiles).await.unwrap(), controllers);
     let plain = page.evaluate(PLAIN).await.unwrap().as_f64().unwrap();
+    println!("{title}: drawn in {drawn:.0} ms; as many plain elements in {plain:.0} ms");
     assert!(
         drawn <= SLOWER * plain,
         "{drawn} ms, and {plain} ms for plain elements"
