@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use ipu_guest_host::texts::WARNING;
 use ipu_ports::rate_limiter::{Rate, RateLimiter, number};
-use ipu_runtime::dry_run::DryRuns;
+use ipu_runtime::dry_run::{DryRuns, Forms};
 use ipu_text::sanitize;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -40,7 +40,7 @@ const FIELDS: [&str; 3] = [
 ];
 
 /// Builds the Pods of an IPUJob that are tried.
-type BuildPods = dyn Fn(&Value) -> Vec<Pod> + Send + Sync;
+type BuildPods = dyn Fn(&Value) -> Vec<Forms<Pod>> + Send + Sync;
 
 /// Tries Pods as the operator's account. The default tries none.
 #[derive(Clone, Default)]
@@ -68,7 +68,7 @@ impl PodTrial {
     pub fn new(
         client: Client,
         dry_runs: DryRuns,
-        build: impl Fn(&Value) -> Vec<Pod> + Send + Sync + 'static,
+        build: impl Fn(&Value) -> Vec<Forms<Pod>> + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(Trial {
             client,
@@ -89,11 +89,11 @@ impl PodTrial {
         }
         let pods = (trial.build)(&request.object);
         let api: Api<Pod> = Api::namespaced(trial.client.clone(), &request.namespace);
-        let tried = join_all(pods.iter().map(|pod| trial.dry_runs.refusal(&api, pod)));
+        let tried = join_all(pods.iter().map(|pod| pod.refusal(&trial.dry_runs, &api)));
         let Ok(refusals) = timeout(TIMEOUT.min(left), tried).await else {
             return Vec::new();
         };
-        let names = pods.iter().map(|pod| pod.metadata.name.as_deref());
+        let names = pods.iter().map(|pod| pod.usual.metadata.name.as_deref());
         let refused = names.zip(refusals);
         let refused = refused.filter_map(|(name, reason)| Some((name?, reason?)));
         refused

@@ -4,11 +4,15 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM, SIGINT and SIGHUP. Listening matters for PID 1 of a container, which the kernel otherwise spares.
+/// The signals that stop a container: SIGTERM, or that of its image or template, and SIGHUP. Listening matters for PID 1
+/// of a container, which the kernel otherwise spares.
 pub(crate) struct Ending {
     term: Signal,
     int: Signal,
     hup: Signal,
+    quit: Signal,
+    user_1: Signal,
+    user_2: Signal,
 }
 
 impl Ending {
@@ -18,6 +22,9 @@ impl Ending {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
             hup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -27,6 +34,9 @@ impl Ending {
             _ = self.term.recv() => 128 + 15,
             _ = self.int.recv() => 128 + 2,
             _ = self.hup.recv() => 128 + 1,
+            _ = self.quit.recv() => 128 + 3,
+            _ = self.user_1.recv() => 128 + 10,
+            _ = self.user_2.recv() => 128 + 12,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its workers, a user in an
 //! interactive job.
 //!
-//! It reaps orphans, forwards SIGTERM and SIGINT to every other process of the container, and exits with 0 when they
+//! It reaps orphans, forwards the signal that stops the container to every other process of it, and exits with 0 when they
 //! have ended. Without a signal it ends only after a given time.
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +18,16 @@ use nix::unistd::{Pid, alarm, getpid};
 /// Period of the check for remaining processes after the signal.
 const POLL: Duration = Duration::from_millis(10);
 
+/// Signals that stop a container: SIGTERM, or that of its image (`STOPSIGNAL`) or of its template
+/// (`lifecycle.stopSignal`). A terminal sends some other signals for reasons of its own.
+const STOP_SIGNALS: [Signal; 5] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
 /// Failure of the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
@@ -32,7 +42,7 @@ pub enum IdleError {
     Wait(#[source] Errno),
 }
 
-/// Waits for SIGTERM or SIGINT, and reaps orphans meanwhile. Then it forwards the signal and returns when all other
+/// Waits for a signal to stop, and reaps orphans meanwhile. Then it forwards the signal and returns when all other
 /// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `ttl` seconds, if
 /// given, it does the same with SIGTERM.
 ///
@@ -42,15 +52,9 @@ pub enum IdleError {
 /// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked signal reaches PID
 /// 1, although the kernel drops unhandled signals for it.
 pub fn idle(patience: Duration, ttl: Option<u32>, shares_processes: bool) -> Result<(), IdleError> {
-    let mut signals = SigSet::empty();
-    for signal in [
-        Signal::SIGCHLD,
-        Signal::SIGTERM,
-        Signal::SIGINT,
-        Signal::SIGALRM,
-    ] {
-        signals.add(signal);
-    }
+    let mut signals: SigSet = STOP_SIGNALS.into_iter().collect();
+    signals.add(Signal::SIGCHLD);
+    signals.add(Signal::SIGALRM);
     signals.thread_block().map_err(IdleError::Block)?;
     let others = Others::of_this_process(shares_processes)?;
     // The log shows that the agent waits on purpose.
@@ -65,7 +69,7 @@ pub fn idle(patience: Duration, ttl: Option<u32>, shares_processes: bool) -> Res
     }
     loop {
         match signals.wait().map_err(IdleError::Wait)? {
-            signal @ (Signal::SIGTERM | Signal::SIGINT) => {
+            signal if STOP_SIGNALS.contains(&signal) => {
                 others.end(signal, patience);
                 return Ok(());
             }

@@ -154,8 +154,15 @@ fn orphans_are_reaped() {
 }
 
 #[test]
-fn both_signals_are_passed_on_and_the_agent_ends_with_0() {
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+fn each_signal_to_stop_is_passed_on_and_the_agent_ends_with_0() {
+    // Images name another signal than SIGTERM by `STOPSIGNAL`, and templates by `lifecycle.stopSignal`.
+    for signal in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ] {
         let mut container = Container::start(&["--grace-seconds", "600"]);
         let folder = folder();
         let (ready, reached) = (folder.path().join("ready"), folder.path().join("reached"));

@@ -106,13 +106,15 @@ impl Context {
         let trials = Box::pin(async {
             let refusals = tried
                 .iter()
-                .map(|pod| self.shared.dry_runs.new_refusal(&pods, pod));
+                .map(|forms| forms.new_refusal(&self.shared.dry_runs, &pods));
             let refused = tried.iter().zip(join_all(refusals).await);
-            let mut refused = refused.filter_map(|(pod, reason)| Some((pod, reason?)));
-            refused.next().map(|(pod, reason)| Obstacle::TrialRefused {
-                object: format!("Pod {}", pod.name_any()),
-                reason,
-            })
+            let mut refused = refused.filter_map(|(forms, reason)| Some((forms, reason?)));
+            refused
+                .next()
+                .map(|(forms, reason)| Obstacle::TrialRefused {
+                    object: format!("Pod {}", forms.usual.name_any()),
+                    reason,
+                })
         });
         timeout(API_TIMEOUT, trials).await.ok().flatten()
     }

@@ -60,6 +60,7 @@ pub async fn reconcile<E: Effects>(
         plan.refuse(job, &facts, &refusal.to_string(), settings.start_timeout);
     }
     effects.add_pull_secrets(job, &mut plan).await?;
+    plan.add_launcher_otherwise(job);
     let build = |plan: &plan::Plan, obstacles: &[Obstacle], old: &IPUJobStatus| {
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };

@@ -18,7 +18,7 @@ pub enum Deleting {
     Pods {
         /// Deletes those that are not terminating yet.
         plan: Plan,
-        /// Names of the remaining Pods.
+        /// Names of the remaining Pods, and what keeps them.
         remaining: Vec<String>,
     },
     /// Partitions remain.
@@ -36,7 +36,7 @@ pub enum Deleting {
 pub fn deleting(pods: &[Arc<ObservedPod>], partitions: &[Arc<ObservedPartition>]) -> Deleting {
     if !pods.is_empty() {
         let live = pods.iter().filter(|pod| pod.termination.is_none());
-        let names = pods.iter().map(|pod| pod.object.name().to_owned());
+        let names = pods.iter().map(|pod| describe_pod(pod));
         return Deleting::Pods {
             plan: Plan {
                 delete_pods: live.map(|pod| Deletion::of(&pod.object)).collect(),
@@ -86,6 +86,19 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
         last_message: message,
         conditions: conditions.into_vec(),
         ..old.clone()
+    }
+}
+
+fn describe_pod(pod: &ObservedPod) -> String {
+    let name = pod.object.name();
+    let termination = pod.termination.as_ref();
+    match termination.and_then(|termination| termination.held_by.as_deref()) {
+        Some(finalizers) => {
+            format!(
+                "{name}, which has ended and is kept by the finalizer {finalizers}; who set it has to remove it"
+            )
+        }
+        None => name.to_owned(),
     }
 }
 

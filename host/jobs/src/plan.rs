@@ -65,6 +65,9 @@ pub struct Plan {
     pub given_up: BTreeMap<String, GivenUp>,
     /// Pods to create, the launcher last.
     pub create_pods: Vec<Pod>,
+    /// The form of that launcher if the API server refuses the one above.
+    #[serde(skip)]
+    pub launcher_otherwise: Option<Box<Pod>>,
     /// The launcher whose command may start, because all workers are Ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_launcher: Option<Release>,

@@ -17,6 +17,7 @@ mod kubelet;
 mod launcher;
 mod launcher_environment;
 mod launcher_objects;
+mod launcher_otherwise;
 mod launcher_start;
 mod launcher_table;
 mod limits;

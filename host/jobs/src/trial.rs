@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::ipupartition::ControllerRef;
+use ipu_runtime::dry_run::Forms;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::build::{PodSettings, launcher, workers};
+use super::build::{PodSettings, launcher, launcher_otherwise, workers};
 use super::facts::partition::PlacedPartition;
 use super::validate::{self, ValidJob};
 
 /// Returns the first worker, and the launcher of a job with one. Empty if this cluster gets no Pods of the job, or if the
 /// job is unreadable.
-pub fn pods(object: &Value, settings: &PodSettings) -> Vec<Pod> {
+pub fn pods(object: &Value, settings: &PodSettings) -> Vec<Forms<Pod>> {
     if is_managed_by_another(object) {
         return Vec::new();
     }
@@ -25,8 +26,11 @@ pub fn pods(object: &Value, settings: &PodSettings) -> Vec<Pod> {
 }
 
 /// Returns the first worker of a valid job, and the launcher of a job with one.
-pub fn of_job(job: &ValidJob, settings: &PodSettings) -> Vec<Pod> {
-    let worker = workers::worker(job, settings, (0, 0, 0), &placed());
+pub fn of_job(job: &ValidJob, settings: &PodSettings) -> Vec<Forms<Pod>> {
+    let worker = Forms {
+        usual: workers::worker(job, settings, (0, 0, 0), &placed()),
+        otherwise: None,
+    };
     let launcher = job.launcher.as_ref().map(|command| {
         let mut launcher = launcher::launcher(job, command, settings, (&placed(), 0));
         // The account that the operator creates does not exist yet. That of the user must.
@@ -35,7 +39,10 @@ pub fn of_job(job: &ValidJob, settings: &PodSettings) -> Vec<Pod> {
         {
             spec.service_account_name = None;
         }
-        launcher
+        Forms {
+            otherwise: launcher_otherwise::otherwise(job, &launcher),
+            usual: launcher,
+        }
     });
     std::iter::once(worker).chain(launcher).collect()
 }

@@ -27,6 +27,40 @@ const ACCEPTED_MAX: usize = 1_024;
 #[derive(Clone, Debug, Default)]
 pub struct DryRuns(Arc<Accepted>);
 
+/// An object to try, in the forms in which it may be created.
+#[derive(Clone, Debug)]
+pub struct Forms<K> {
+    /// Its usual form.
+    pub usual: K,
+    /// The form in which it is created if the API server refuses the usual one.
+    pub otherwise: Option<K>,
+}
+
+impl<K> Forms<K>
+where
+    K: Clone + Debug + DeserializeOwned + Resource + Serialize,
+{
+    /// Returns the reason for which the API server refuses the usual form, if it accepts no form. See
+    /// [`DryRuns::refusal`].
+    pub async fn refusal(&self, dry_runs: &DryRuns, api: &Api<K>) -> Option<String> {
+        let reason = dry_runs.refusal(api, &self.usual).await?;
+        self.reason(dry_runs, api, reason).await
+    }
+
+    /// The same, without a request if the API server has accepted the form in the last seconds.
+    pub async fn new_refusal(&self, dry_runs: &DryRuns, api: &Api<K>) -> Option<String> {
+        let reason = dry_runs.new_refusal(api, &self.usual).await?;
+        self.reason(dry_runs, api, reason).await
+    }
+
+    async fn reason(&self, dry_runs: &DryRuns, api: &Api<K>, reason: String) -> Option<String> {
+        if let Some(otherwise) = &self.otherwise {
+            dry_runs.new_refusal(api, otherwise).await?;
+        }
+        Some(reason)
+    }
+}
+
 #[derive(Debug, Default)]
 struct Accepted {
     hasher: RandomState,

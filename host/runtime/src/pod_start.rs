@@ -147,9 +147,9 @@ pub fn pulled_again(reason: &str) -> String {
 }
 
 /// Returns the reason for which a container waits. One that has run before waits for its next start, by the rules of its
-/// Pod: that is no failure of the Pod's start, except for a sidecar, for which the others wait.
+/// Pod: that is no failure of the Pod's start, except for an init container or a sidecar, for which the others wait.
 fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
-    if has_started(container) && !is_of_sidecar(pod, container) {
+    if has_started(container) && init_container(pod, container).is_none() {
         return None;
     }
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
@@ -207,11 +207,13 @@ fn unscheduled(pod: &Pod, status: &PodStatus) -> Option<Obstacle> {
 }
 
 fn is_of_sidecar(pod: &Pod, status: &ContainerStatus) -> bool {
+    init_container(pod, status).is_some_and(is_sidecar)
+}
+
+fn init_container<'a>(pod: &'a Pod, status: &ContainerStatus) -> Option<&'a Container> {
     let init_containers = pod.spec.iter().flat_map(|spec| &spec.init_containers);
-    let mut sidecars = init_containers
-        .flatten()
-        .filter(|container| is_sidecar(container));
-    sidecars.any(|container| container.name == status.name)
+    let mut init_containers = init_containers.flatten();
+    init_containers.find(|container| container.name == status.name)
 }
 
 /// Whether a container runs.

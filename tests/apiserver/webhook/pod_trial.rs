@@ -129,7 +129,7 @@ async fn examples_pass_restricted_where_they_can() {
         let tried = trial::pods(&made, &settings);
         assert!(!tried.is_empty(), "{name}");
         for pod in tried {
-            let reason = DryRuns::default().refusal(&pods, &pod).await;
+            let reason = pod.refusal(&DryRuns::default(), &pods).await;
             refused.extend(reason.map(|reason| (name.clone(), reason)));
         }
     }

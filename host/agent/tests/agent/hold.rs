@@ -23,13 +23,24 @@ fn held(folder: &TempDir, script: &str) -> Guarded {
     Guarded(command.spawn().unwrap())
 }
 
-/// Waits until a process listens for SIGTERM.
-fn wait_for_handler(pid: u32) {
-    wait_for("the handler of SIGTERM", || {
+/// The signals that end a held command, and the exit code for each.
+const ENDING: [(Signal, i32); 6] = [
+    (Signal::SIGTERM, 143),
+    (Signal::SIGINT, 130),
+    (Signal::SIGHUP, 129),
+    (Signal::SIGQUIT, 131),
+    (Signal::SIGUSR1, 138),
+    (Signal::SIGUSR2, 140),
+];
+
+/// Waits until a process listens for all of them.
+fn wait_for_handlers(pid: u32) {
+    wait_for("the handlers of signals", || {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught?.trim(), 16).unwrap();
-        ((caught >> 14) & 1 == 1).then_some(())
+        let is_caught = |(signal, _): &(Signal, i32)| (caught >> (*signal as i32 - 1)) & 1 == 1;
+        ENDING.iter().all(is_caught).then_some(())
     });
 }
 
@@ -47,7 +58,7 @@ fn a_released_command_is_the_same_process_as_the_agent() {
         "echo $$ $0 $1 $VARIABLE; pwd; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status; exit 7";
     let mut agent = held(&folder, script);
     let pid = agent.0.id();
-    wait_for_handler(pid);
+    wait_for_handlers(pid);
     release(&folder);
     assert_eq!(agent.end().code(), Some(7));
     let mut said = String::new();
@@ -61,15 +72,9 @@ fn a_released_command_is_the_same_process_as_the_agent() {
     for line in signals.lines() {
         let (what, mask) = line.split_once(":\t").unwrap();
         let mask = u64::from_str_radix(mask, 16).unwrap();
-        let handled = [
-            Signal::SIGHUP,
-            Signal::SIGINT,
-            Signal::SIGPIPE,
-            Signal::SIGTERM,
-        ];
-        let left = handled
-            .iter()
-            .filter(|one| (mask >> (**one as i32 - 1)) & 1 == 1);
+        let handled = ENDING.map(|(signal, _)| signal);
+        let handled = handled.into_iter().chain([Signal::SIGPIPE]);
+        let left = handled.filter(|one| (mask >> (*one as i32 - 1)) & 1 == 1);
         assert_eq!(left.count(), 0, "{what}");
     }
 }
@@ -86,14 +91,10 @@ fn a_command_that_is_released_before_the_agent_starts_runs() {
 
 #[test]
 fn a_signal_ends_a_held_command_before_it_starts() {
-    for (signal, code) in [
-        (Signal::SIGTERM, 143),
-        (Signal::SIGINT, 130),
-        (Signal::SIGHUP, 129),
-    ] {
+    for (signal, code) in ENDING {
         let folder = folder();
         let mut agent = held(&folder, "echo started");
-        wait_for_handler(agent.0.id());
+        wait_for_handlers(agent.0.id());
         let pid = i32::try_from(agent.0.id()).unwrap();
         kill(Pid::from_raw(pid), signal).unwrap();
         assert_eq!(agent.end().code(), Some(code));

@@ -35,7 +35,7 @@ const START: &str = "ipu-operator-start";
 const START_FILE: &str = "start";
 
 /// Name of the init container and of the volume.
-const AGENT: &str = "ipu-operator-agent";
+pub const AGENT: &str = "ipu-operator-agent";
 
 /// Resources that decide the quality of service, and that quotas and limit ranges may require.
 const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];

@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::launcher_names::{self, CONTAINER};
-use super::{PodSettings, access, agent, environment, launcher_rules, metadata, workers};
+use super::{
+    PodSettings, access, agent, environment, launcher_labels, launcher_rules, metadata, workers,
+};
 use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
 use crate::validate::{ValidJob, ValidLauncher};
@@ -65,9 +67,9 @@ pub fn launcher(
     spec.automount_service_account_token = Some(true);
     // A second launcher of a run would start the program twice.
     workers::leave_restarts_to_the_job(&mut spec);
-    // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption
-    // budgets that select the workers would also select the launcher.
+    // Annotations configure networks and injected sidecars.
     meta.annotations = Some(annotations);
+    launcher_labels::add(job, &mut meta);
     pod_set::add_to_pod(job, Role::Launcher, &mut spec, &mut meta);
     // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
     workers::select_node(&mut spec, placed);

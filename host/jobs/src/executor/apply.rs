@@ -35,7 +35,7 @@ pub(super) async fn apply<E: Effects>(
     obstacles.extend(conflicts);
     // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
     if !rights.blocked && has_variables {
-        obstacles.extend(create_pods(&plan.create_pods, effects).await?);
+        obstacles.extend(create_pods(plan, effects).await?);
     }
     let bindings = effects.apply_rights(plan, after_pods).await?;
     obstacles.extend(bindings.obstacles);
@@ -95,17 +95,32 @@ async fn apply_to_partitions<E: Effects>(
 
 /// Creates Pods in order: if a quota allows only some of them, the first ones are created. A launcher does not take the
 /// place of a worker that was refused.
-async fn create_pods<E: Effects>(
-    to_create: &[Pod],
-    effects: &mut E,
-) -> Result<Vec<Obstacle>, E::Error> {
+async fn create_pods<E: Effects>(plan: &Plan, effects: &mut E) -> Result<Vec<Obstacle>, E::Error> {
     let mut obstacles = Vec::new();
-    for pod in to_create {
-        if is_worker(pod) || obstacles.is_empty() {
+    for pod in &plan.create_pods {
+        if is_worker(pod) {
             obstacles.extend(create_pod(pod, effects).await?);
+        } else if obstacles.is_empty() {
+            let otherwise = plan.launcher_otherwise.as_deref();
+            obstacles.extend(create_launcher(pod, otherwise, effects).await?);
         }
     }
     Ok(obstacles)
+}
+
+/// Creates the launcher, in its other form if the API server refuses the usual one.
+async fn create_launcher<E: Effects>(
+    usual: &Pod,
+    otherwise: Option<&Pod>,
+    effects: &mut E,
+) -> Result<Option<Obstacle>, E::Error> {
+    let refused = create_pod(usual, effects).await?;
+    if let (Some(Obstacle::Refused { .. }), Some(otherwise)) = (&refused, otherwise) {
+        let obstacle = create_pod(otherwise, effects).await?;
+        let is_refused = matches!(obstacle, Some(Obstacle::Refused { .. }));
+        return Ok(if is_refused { refused } else { obstacle });
+    }
+    Ok(refused)
 }
 
 /// Whether the agent holds the command of a launcher back.

@@ -197,6 +197,16 @@ fn has_no_grace_left(pod: &Pod) -> bool {
         && metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
 }
 
+/// Returns the finalizers that keep a deleted Pod whose containers have ended.
+pub fn holding_finalizers(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    let has_ended = matches!(phase, Some("Succeeded" | "Failed")) || has_no_grace_left(pod);
+    let finalizers = pod.metadata.finalizers.as_ref();
+    let finalizers = finalizers.filter(|all| has_ended && !all.is_empty());
+    finalizers.map(|all| all.join(", "))
+}
+
 /// The sidecars of a Pod whose main container has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SidecarState {

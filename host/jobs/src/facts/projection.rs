@@ -60,6 +60,8 @@ pub struct Termination {
     pub due: Timestamp,
     /// Its node.
     pub node: Option<Box<str>>,
+    /// Finalizers that keep it, although its containers have ended.
+    pub held_by: Option<Box<str>>,
 }
 
 impl ObservedPod {
@@ -162,6 +164,7 @@ fn termination(pod: &Pod) -> Option<Termination> {
     Some(Termination {
         due: pod.metadata.deletion_timestamp.as_ref()?.0,
         node: node.map(Into::into),
+        held_by: pod::holding_finalizers(pod).map(Into::into),
     })
 }
 

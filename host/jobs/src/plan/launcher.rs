@@ -1,7 +1,9 @@
 //! Pure: plans the launcher of a job: its Pod, and the release of its command.
 
+use ipu_api::naming;
+
 use super::{Plan, Release, deletion};
-use crate::build::{self, PodSettings, launcher};
+use crate::build::{self, PodSettings, launcher, launcher_otherwise};
 use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
 use crate::facts::{Facts, Instance};
@@ -48,6 +50,15 @@ impl Plan {
                 (placed, run),
             ));
         }
+    }
+
+    /// Adds the form of the launcher that is created if the API server refuses the usual one. The launcher is complete.
+    pub fn add_launcher_otherwise(&mut self, job: &ValidJob) {
+        let name = naming::launcher(&job.name);
+        let mut pods = self.create_pods.iter();
+        let usual = pods.find(|pod| pod.metadata.name.as_ref() == Some(&name));
+        let otherwise = usual.and_then(|usual| launcher_otherwise::otherwise(job, usual));
+        self.launcher_otherwise = otherwise.map(Box::new);
     }
 
     /// Whether every worker exists, or is created now.

@@ -45,6 +45,8 @@ struct State {
     asked: Vec<String>,
     /// Pods that are refused.
     refused: Vec<String>,
+    /// The label without which Pods are refused.
+    demanded_label: Option<String>,
     /// Pods whose creation fails.
     failing: Vec<String>,
     /// Pods that are made, and of which the answer is lost.
@@ -162,6 +164,11 @@ impl Cluster {
     /// The quota refuses these Pods from now on.
     pub(crate) fn refuse(&self, pods: &[&str]) {
         self.state().refused = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    }
+
+    /// A policy demands this label of every Pod from now on.
+    pub(crate) fn demand_label(&self, key: &str) {
+        self.state().demanded_label = Some(key.to_owned());
     }
 
     /// A webhook of the cluster fails for these Pods from now on.
@@ -320,17 +327,24 @@ impl State {
 
     /// Answers a dry run, which is no request of a test's list.
     fn try_create(&mut self, object: Value) -> (StatusCode, Value) {
-        let name = object["metadata"]["name"].as_str().unwrap();
-        if self.refused.iter().any(|refused| refused == name) {
+        if self.refuses(&object) {
             return refusal(StatusCode::FORBIDDEN, "Forbidden");
         }
         (StatusCode::CREATED, object)
     }
 
+    fn refuses(&self, object: &Value) -> bool {
+        let labels = &object["metadata"]["labels"];
+        let lacks = |key: &String| object["spec"]["containers"].is_array() && labels[key].is_null();
+        let mut refused = self.refused.iter();
+        refused.any(|name| object["metadata"]["name"] == **name)
+            || self.demanded_label.as_ref().is_some_and(lacks)
+    }
+
     fn create(&mut self, path: &str, object: Value) -> (StatusCode, Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let path = format!("{path}/{name}");
-        if self.refused.contains(&name) {
+        if self.refuses(&object) {
             return refusal(StatusCode::FORBIDDEN, "Forbidden");
         }
         if self.failing.contains(&name) {

@@ -51,10 +51,23 @@ fn what_is_being_deleted_is_waited_for_and_named() {
     };
     assert!(plan.delete_pods.is_empty(), "nothing is deleted twice");
     let status = finalize::status(&first, world.status(), now);
-    assert_eq!(
-        status.last_message,
-        "deleting: waiting for Pods to end: sample-worker-0"
+    let waiting = "deleting: waiting for Pods to end: sample-worker-0";
+    assert_eq!(status.last_message, waiting);
+    let held = &mut world.observed.pods[0];
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    held.metadata.deletion_grace_period_seconds = Some(30);
+    let seen = world.observed.read();
+    let message = finalize::status(&deleting(&seen.pods, &[]), world.status(), now).last_message;
+    assert_eq!(message, waiting, "its containers run");
+    world.observed.pods[0]
+        .metadata
+        .deletion_grace_period_seconds = Some(0);
+    let seen = world.observed.read();
+    let message = finalize::status(&deleting(&seen.pods, &[]), world.status(), now).last_message;
+    let expected = format!(
+        "{waiting}, which has ended and is kept by the finalizer example.com/hold; who set it has to remove it"
     );
+    assert_eq!(message, expected);
 
     world.waits(0, "does not answer: connection refused");
     let found = &mut world.observed.partitions[0];

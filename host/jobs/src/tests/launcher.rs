@@ -93,6 +93,25 @@ fn the_template_holds_but_for_what_belongs_to_workers() {
 }
 
 #[test]
+fn labels_for_webhooks_and_schedulers_hold_and_those_that_select_workers_do_not() {
+    let theirs = json!({
+        "sidecar.istio.io/inject": "false", "azure.workload.identity/use": "true", "example.com/team": "ml",
+        "app": "mine", "app.kubernetes.io/name": "mine", "scheduling.x-k8s.io/pod-group": "g",
+        "helm.sh/chart": "c", "graphcore.ai/role": "stolen", "graphcore.ai/other": "x", "team": "ml",
+    });
+    let template = json!({"metadata": {"labels": theirs}});
+    let mut labels = of_template(&template).metadata.labels.unwrap();
+    assert_eq!(labels["graphcore.ai/role"], "launcher");
+    labels.retain(|key, _| theirs[key].is_string() && key != "graphcore.ai/role");
+    let expected = [
+        "azure.workload.identity/use",
+        "example.com/team",
+        "sidecar.istio.io/inject",
+    ];
+    assert_eq!(labels.keys().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn network_of_the_release_is_only_for_workers() {
     let template = |annotations: Value| {
         json!({

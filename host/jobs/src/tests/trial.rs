@@ -14,7 +14,8 @@ use crate::trial::pods;
 fn a_worker_and_the_launcher_are_tried() {
     let names = |job: &IPUJob| {
         let pods = pods(&job.object(), &settings()).into_iter();
-        pods.filter_map(|pod| pod.metadata.name).collect::<Vec<_>>()
+        pods.filter_map(|pod| pod.usual.metadata.name)
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(&IPUJob::sample().workers("2")), ["sample-worker-0"]);
     let parallel = IPUJob::sample().workers("2").launcher(&["mpirun"]);
@@ -37,7 +38,7 @@ fn the_launcher_is_tried_with_the_account_of_the_user_alone() {
     let mut job = IPUJob::sample().launcher(&["mpirun"]).object();
     let account = |job: &Value| {
         let launcher = pods(job, &settings()).pop().unwrap();
-        launcher.spec.unwrap().service_account_name
+        launcher.usual.spec.unwrap().service_account_name
     };
     assert_eq!(account(&job), None, "the operator creates it later");
     job["spec"]["launcher"]["serviceAccountName"] = json!("nosuch");

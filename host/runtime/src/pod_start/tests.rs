@@ -155,6 +155,15 @@ fn sidecar_that_is_restarted_before_it_has_started_is_an_obstacle() {
 }
 
 #[test]
+fn init_container_that_waits_for_its_next_start_is_an_obstacle() {
+    let mut fetch = waits("fetch", "CrashLoopBackOff");
+    fetch["lastState"] = json!({"terminated": {"exitCode": 1}});
+    let status = pending(&[ended("mesh"), fetch], &[waits("main", "PodInitializing")]);
+    let reason = "container fetch: CrashLoopBackOff: no such thing";
+    assert_eq!(of(&status), (Some(reason.to_owned()), StartState::Blocked));
+}
+
+#[test]
 fn pod_that_has_started_has_no_obstacle() {
     let mut restarted = waits("main", "CrashLoopBackOff");
     restarted["lastState"] = json!({"terminated": {"exitCode": 1}});

@@ -49,6 +49,7 @@ fn a_pod_is_read_as_it_is() {
     let expected = Termination {
         due: at.parse().unwrap(),
         node: Some("node-1".into()),
+        held_by: None,
     };
     assert_eq!(deleted.termination, Some(Box::new(expected)));
     assert!(matches!(
