@@ -44,8 +44,8 @@ const RELEASE: &[(&str, u64)] = &[
     ("DELETE pods", 2),
     // The finalizer.
     ("PATCH ipupartitions", 1),
-    // Pods deleted. The partition released, and removed.
-    ("POST events", 3),
+    // The partition released, after its Pods were deleted.
+    ("POST events", 1),
     // No worker is left.
     ("PUT ipujobs/status", 1),
     // The partition is to be removed. It is removed.
@@ -120,7 +120,7 @@ async fn complete(installation: &Installation, job: &str, clean: &str) {
     once_reported(installation, job, "IPUJobSucceeded").await;
 }
 
-/// Waits until the IPUs of a job are released, and events say so.
+/// Waits until the IPUs of a job are released, and an event says so.
 async fn once_released(installation: &Installation, job: &str) {
     eventually("the status says that no worker is left", async || {
         let found = installation.jobs().get(job).await.unwrap();
@@ -134,9 +134,7 @@ async fn once_released(installation: &Installation, job: &str) {
         Seen::when(of_job.collect(), Vec::is_empty)
     })
     .await;
-    for reason in ["PartitionReleased", "Removed"] {
-        once_reported(installation, job, reason).await;
-    }
+    once_reported(installation, job, "PartitionReleased").await;
 }
 
 async fn once_reported(installation: &Installation, job: &str, reason: &str) {

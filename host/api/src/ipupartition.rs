@@ -92,6 +92,13 @@ pub struct PartitionOwner {
     pub uid: String,
 }
 
+impl PartitionOwner {
+    /// Whether it is an IPUJob.
+    pub fn is_job(&self) -> bool {
+        self.kind == "IPUJob" && self.api_version == crate::API_VERSION
+    }
+}
+
 /// Metadata of an owner for placement policies, from the time of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

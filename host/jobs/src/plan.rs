@@ -1,5 +1,6 @@
 //! Pure: plans the next writes for a job.
 
+mod clean_up;
 mod instance;
 mod launcher;
 mod rights;
@@ -8,7 +9,6 @@ mod starts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -16,13 +16,14 @@ use serde::Serialize;
 
 use super::build::{PodSettings, partitions};
 use super::facts::partition::PartitionState;
-use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
 use super::job_object::NameAndUid;
 use super::phase::Phase;
 use super::pod_set;
 use super::rolling_update::Strategy;
 use super::validate::ValidJob;
+pub use clean_up::CleanUp;
+pub(crate) use clean_up::keeps_workers;
 pub use starts::GivenUp;
 
 /// Requeue delay after a successful reconcile.
@@ -33,6 +34,9 @@ const RESYNC: Duration = Duration::from_mins(5);
 pub struct Plan {
     /// Pods to delete.
     pub delete_pods: Vec<Deletion>,
+    /// The deletion of workers because the job has ended.
+    #[serde(skip)]
+    pub clean_up: Option<CleanUp>,
     /// Pods whose sidecars are to end, because the main container has ended.
     pub end_pods: Vec<Deletion>,
     /// Partitions to reset, which no Pod uses.
@@ -206,7 +210,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Ended(..) | Phase::Restart(_) => Plan::default(),
         Phase::Suspended => suspend(facts),
         Phase::Reserving => reserve(job, facts),
-        Phase::Finished(_) => clean_up(job, facts),
+        Phase::Finished(_) => clean_up::clean_up(job, facts),
     };
     let rights = rights::rights(job, facts, phase, !plan.create_pods.is_empty());
     (plan.apply, plan.withdraw) = (rights.apply, rights.withdraw);
@@ -337,51 +341,6 @@ fn reserve(job: &ValidJob, facts: &Facts) -> Plan {
         plan.release_instance(instance);
     }
     plan
-}
-
-/// Deletes Pods according to `cleanPodPolicy`, and releases partitions that no Pod uses any more.
-fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
-    let mut plan = Plan {
-        delete_job: facts.deadlines.expired,
-        ..Plan::default()
-    };
-    for member in facts.all().flat_map(|instance| &instance.workers) {
-        let delete = match job.clean_pod_policy {
-            // A Pod whose main container has ended remains, with its logs.
-            CleanPodPolicy::None => {
-                member.live() && member.sidecars == SidecarState::None && !keeps_workers(job, facts)
-            }
-            CleanPodPolicy::Workers | CleanPodPolicy::All => true,
-        };
-        if delete {
-            plan.remove(member);
-        } else if member.sidecars == SidecarState::Running {
-            plan.end_pods.extend(deletion(member));
-        }
-    }
-    match (job.clean_pod_policy, facts.launcher.sidecars) {
-        (CleanPodPolicy::All, _) => plan.remove(&facts.launcher),
-        // Deleting the Pod would delete its logs.
-        (_, SidecarState::Running) => plan.end_pods.extend(deletion(&facts.launcher)),
-        (_, SidecarState::Terminating) => {}
-        (_, SidecarState::None) if facts.launcher.live() => plan.remove(&facts.launcher),
-        (_, SidecarState::None) => {}
-    }
-    if !facts.launcher.live() {
-        for instance in facts.all() {
-            plan.release(instance);
-        }
-    }
-    plan
-}
-
-/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as
-/// in Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
-pub(crate) fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
-    let command = job.launcher.as_ref();
-    job.clean_pod_policy == CleanPodPolicy::None
-        && command.is_some_and(|launcher| launcher.interactive_seconds.is_none())
-        && !facts.timed_out
 }
 
 /// Returns the deletion of an object that exists and is not terminating.

@@ -282,8 +282,7 @@ impl SecureState {
     /// Whether the owner is a living IPUJob, which requests the partition again. If that is unknown, only a warning is
     /// missing.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
-        let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
-        if !is_job || !dns1123::can_exist(owner) {
+        if !owner.is_job() || !dns1123::can_exist(owner) {
             return false;
         }
         let jobs = Api::<IPUJob>::namespaced(self.client.clone(), &owner.namespace);

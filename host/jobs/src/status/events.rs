@@ -10,7 +10,7 @@ use crate::job_conditions::{
     WORKER_FAILED,
 };
 use crate::lost_node::LostPod;
-use crate::plan::Plan;
+use crate::plan::{CleanUp, Plan};
 
 /// Maximum number of Pods that one event names.
 const NAMES_MAX: usize = 4;
@@ -31,7 +31,8 @@ pub fn write_events(plan: &Plan, applied: &Applied) -> Vec<Event> {
         &created,
     ));
     let deleted = plan.delete_pods.iter();
-    let deleted: Vec<&str> = deleted.map(|deletion| deletion.name.as_str()).collect();
+    let deleted = deleted.map(|deletion| deletion.name.as_str());
+    let deleted: Vec<&str> = deleted.filter(|name| !is_cleaned(plan, name)).collect();
     events.extend(pods_event(
         "SuccessfulDelete",
         "Delete",
@@ -57,10 +58,26 @@ pub fn write_events(plan: &Plan, applied: &Applied) -> Vec<Event> {
         events.push(normal(
             "PartitionReleased",
             "Release",
-            format!("released {}, which no Pod uses any more", deletion.name),
+            release_note(plan, &deletion.name),
         ));
     }
     events
+}
+
+/// Whether the event of the release of its partition reports the deletion of this Pod.
+fn is_cleaned(plan: &Plan, pod: &str) -> bool {
+    let clean_up = plan.clean_up.as_ref();
+    clean_up.is_some_and(|clean_up| clean_up.workers.contains(pod))
+}
+
+fn release_note(plan: &Plan, partition: &str) -> String {
+    let released = format!("released {partition}, which no Pod uses any more");
+    match &plan.clean_up {
+        Some(CleanUp { policy, .. }) => {
+            format!("{released}; deleted its Pods (cleanPodPolicy: {policy:?})")
+        }
+        None => released,
+    }
 }
 
 /// Returns one event for all Pods of the same action, because a job may have hundreds of Pods.

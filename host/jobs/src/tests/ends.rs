@@ -2,6 +2,7 @@
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
 use ipu_api::ipujob_status::JobState;
+use ipu_api::naming;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,6 +13,7 @@ use crate::job_conditions::Recorded;
 use crate::outcome::Outcome;
 use crate::phase::Phase;
 use crate::restart::Next;
+use crate::status::{Applied, events};
 
 #[test]
 fn the_exit_code_of_the_launcher_decides() {
@@ -253,6 +255,42 @@ fn a_job_without_launcher_ends_when_all_its_instances_have() {
         assert_eq!(world.row(), row);
         assert_eq!(world.slots(), [0; 0]);
         assert_eq!(world.pods().len(), 2, "Pods stay for their logs");
+    }
+}
+
+/// The reasons and notes of the events of all writes.
+fn reported(steps: &[super::world::Step]) -> Vec<(&'static str, String)> {
+    let events = steps
+        .iter()
+        .flat_map(|step| events::write_events(&step.plan, &Applied::default()));
+    events.map(|event| (event.reason, event.note)).collect()
+}
+
+#[test]
+fn one_event_reports_the_clean_up_of_an_instance() {
+    let (job, _) = running(&parallel());
+    let partition = naming::partition_object(&job.partition_owner(), 0);
+    let released = |policy: &str| {
+        let note = format!("released {partition}, which no Pod uses any more; deleted its Pods");
+        let note = format!("{note} (cleanPodPolicy: {policy})");
+        ("PartitionReleased", note)
+    };
+    let launcher = "deleted Pod sample-launcher".to_owned();
+    for (policy, expected) in [
+        (CleanPodPolicy::Workers, vec![released("Workers")]),
+        (
+            CleanPodPolicy::All,
+            vec![("SuccessfulDelete", launcher), released("All")],
+        ),
+        // The workers go on.
+        (CleanPodPolicy::None, Vec::new()),
+    ] {
+        let mut spec = parallel();
+        spec.spec.clean_pod_policy = Some(policy);
+        let (job, mut world) = running(&spec);
+        world.end("sample-launcher", 0);
+        let found = reported(&world.settle(&job));
+        assert_eq!(found, expected, "{policy:?}");
     }
 }
 

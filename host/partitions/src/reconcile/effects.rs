@@ -314,10 +314,12 @@ async fn release(
             Sweep::OnceListed
         }
     };
-    let note = events::of_release(&status, abandoned, sweep);
+    let note = events::of_release(&partition.spec.owner, &status, abandoned, sweep);
     set_finalizer(context, partition, false)
         .await
         .map_err(|error| unless_conflict(error, EffectError::RemoveFinalizer))?;
+    let id = status.attempts.last().map(|attempt| attempt.id.as_str());
+    tracing::info!(partition = %partition.name_any(), id, "removed the finalizer");
     for attempt in abandoned {
         tracing::warn!(
             partition = %partition.name_any(), id = attempt.id, controller = attempt.controller.name,

@@ -1,6 +1,6 @@
 //! Pure: the Kubernetes events for changes of the status of an IPUPartition.
 
-use ipu_api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
+use ipu_api::ipupartition::{Attempt, IPUPartitionStatus, PartitionOwner, PartitionPhase};
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_ledger::state_unknown;
 use ipu_runtime::events::{self, Event};
@@ -65,8 +65,9 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
 
 /// The event of an object that is removed, with the partitions that were abandoned by force: those that the sweep
 /// removes later, and those that only a user can remove, because another cluster or Graphcore's operator generated the
-/// id.
+/// id. An IPUJob reports the release itself, and the object exists until nothing is left.
 pub(crate) fn of_release(
+    owner: &PartitionOwner,
     status: &IPUPartitionStatus,
     abandoned: &[Attempt],
     sweep: impl Fn(&Attempt) -> Sweep,
@@ -95,6 +96,9 @@ pub(crate) fn of_release(
     let texts: Vec<String> = fates.into_iter().filter_map(describe).collect();
     if !texts.is_empty() {
         return Some(warning("Abandoned", texts.join("; ")));
+    }
+    if owner.is_job() {
+        return None;
     }
     let id = status.attempts.last().map(|attempt| attempt.id.as_str())?;
     let message = format!("nothing is left of partition {id} on any controller");
@@ -130,6 +134,16 @@ mod tests {
             phase,
             message: Some("said".to_owned()),
             ..IPUPartitionStatus::default()
+        }
+    }
+
+    fn owner(kind: &str) -> PartitionOwner {
+        PartitionOwner {
+            api_version: ipu_api::API_VERSION.to_owned(),
+            kind: kind.to_owned(),
+            namespace: "default".to_owned(),
+            name: "mnist".to_owned(),
+            uid: "uid".to_owned(),
         }
     }
 
@@ -213,7 +227,8 @@ mod tests {
                 one if *one == unlisted => Sweep::OnceListed,
                 _ => Sweep::Never,
             };
-            let event = of_release(&status(PartitionPhase::Releasing), &abandoned, sweep);
+            let status = status(PartitionPhase::Releasing);
+            let event = of_release(&owner("IPUJob"), &status, &abandoned, sweep);
             event.map(|event| event.note)
         };
         assert_eq!(of(&[]), None);
@@ -228,6 +243,19 @@ mod tests {
         assert_eq!(of(&[&other]).as_deref(), Some(left));
         let all = of(&[&other, &unlisted, &marked]);
         assert_eq!(all, Some(format!("{swept}; {listed}; {left}")));
+    }
+
+    #[test]
+    fn a_removal_is_reported_where_no_job_reports_it() {
+        let attempt = samples::attempt(samples::controller(), "p-1", AttemptOutcome::Created);
+        let status = IPUPartitionStatus {
+            attempts: vec![attempt],
+            ..status(PartitionPhase::Releasing)
+        };
+        for (kind, expected) in [("IPUJob", None), ("Notebook", Some("Removed"))] {
+            let event = of_release(&owner(kind), &status, &[], |_| Sweep::Never);
+            assert_eq!(event.map(|event| event.reason), expected, "{kind}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a job that has finished keeps its partitions",
-        file: "host/jobs/src/plan.rs",
+        file: "host/jobs/src/plan/clean_up.rs",
         text: "    if !facts.launcher.live() {\n        for instance in facts.all() {",
         instead: "    if facts.launcher.live() {\n        for instance in facts.all() {",
         found_by: BY_SIMULATION,

@@ -17,6 +17,10 @@ use super::world::World;
 /// minutes late, forming takes at most five minutes, and delays grow to one minute.
 const PATIENCE: u64 = 30 * 60_000;
 
+/// Deadline, in milliseconds, until each job has finished that ends by itself: it has four runs at most. The program of each
+/// takes at most seven minutes, and a Pod on a silent node ends at most that late.
+const RUNS: u64 = 4 * 15 * 60_000;
+
 /// Deadline, in milliseconds, until no orphans are left. A call takes at most a minute and arrives at most two
 /// minutes late. A sweep, the grace period and a removal that fails follow.
 const SWEPT_WITHIN: u64 = 8 * 60_000;
@@ -54,6 +58,16 @@ impl World {
         self.wait_until(
             (PATIENCE, CHECK_INTERVAL),
             "what is wanted is served, and nothing else is there",
+            |world| {
+                world.gangs_release_in_time(&mut since);
+                world
+                    .unserved()
+                    .or_else(|| world.ownerless().into_iter().next())
+            },
+        );
+        self.wait_until(
+            (PATIENCE + RUNS, CHECK_INTERVAL),
+            "each job is as it must be",
             |world| {
                 world.gangs_release_in_time(&mut since);
                 world
