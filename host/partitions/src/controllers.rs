@@ -1,6 +1,6 @@
 //! The V-IPU controllers: a client for each, and their current state.
 
-pub(crate) mod duplicates;
+pub mod duplicates;
 pub mod inventory_view;
 mod memory;
 pub(crate) mod permits;

@@ -9,10 +9,9 @@ use ipu_api::ipupolicy::{Hook, OnError};
 use ipu_guest_host::GuestError;
 use ipu_placement::decision_check::check_decision;
 use ipu_placement::serial_walk::serial_walk;
-use ipu_runtime::panics::caught;
 use ipu_text::explain;
 
-use super::active_policies::{ActivePolicies, BoundShadow, is_sampled};
+use super::active_policies::{ActivePolicies, HookChain, is_sampled};
 use super::bound_policy::BoundPolicy;
 use super::call_stats::{Comparison, Requester};
 use super::comparison;
@@ -65,17 +64,39 @@ impl ActivePolicies {
             overruled,
         };
         // Dry runs are frequent and change nothing, and a request without an answer has nothing to compare with.
-        let shadows = chain.shadows.iter();
-        for shadow in shadows.filter(|_| !dry_run && !is_unanswered) {
-            let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
-            if is_sampled(shadow.share_percent, &name)
-                && shadow.policy.matcher.selects(&subject) == Ok(true)
-            {
-                let call = (request, controllers, attempts);
-                self.compare_decision(shadow, &input, call, &placed.decision);
-            }
+        if !dry_run && !is_unanswered {
+            let decided = || DecidedRequest {
+                input: input.clone(),
+                request: request.clone(),
+                controllers: controllers.to_vec(),
+                attempts: attempts.to_vec(),
+                enforced: placed.decision.clone(),
+            };
+            self.compare(&chain, &subject, request, decided);
         }
         placed
+    }
+
+    /// Starts the comparisons with the shadow policies of the chain in the background.
+    fn compare(
+        &self,
+        chain: &HookChain,
+        subject: &MatchSubject<'_>,
+        request: &PartitionRequest,
+        decided: impl Fn() -> DecidedRequest,
+    ) {
+        let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
+        for shadow in &chain.shadows {
+            if is_sampled(shadow.share_percent, &name) && shadow.selects(subject) {
+                self.compare_in_background(
+                    shadow,
+                    Purpose::Decision,
+                    decided(),
+                    DecidedRequest::subject,
+                    DecidedRequest::compare,
+                );
+            }
+        }
     }
 
     /// Logs and counts that the guest gave no usable answer.
@@ -146,46 +167,40 @@ impl ActivePolicies {
             }
         }
     }
+}
 
-    fn compare_decision(
-        &self,
-        shadow: &BoundShadow,
-        input: &MatchInput,
-        (request, controllers, attempts): (&PartitionRequest, &[ControllerView], &[PlaceAttempt]),
-        enforced: &Decision,
-    ) {
-        let stats = shadow.policy.stats.clone();
-        let Ok(permit) = self.comparison_permits().clone().try_acquire_owned() else {
-            stats.record_comparison(Comparison::Skipped);
-            return;
-        };
-        let (policies, input) = (self.clone(), input.clone());
-        let (guest, matcher) = (shadow.policy.guest.clone(), shadow.policy.matcher.clone());
-        let (request, controllers) = (request.clone(), controllers.to_vec());
-        let (attempts, enforced) = (attempts.to_vec(), enforced.clone());
-        tokio::spawn(caught(async move {
-            let subject = subject(&request, &input);
-            if policies
-                .evaluator()
-                .matches(&matcher, &subject, Purpose::Decision)
-                .await
-                != Ok(true)
-            {
-                return;
-            }
-            let host = policies.host();
-            let answer = host.place(&guest, &request, &controllers, &attempts).await;
-            let checked = answer
-                .map(|served| check_decision(served.answer, &request, &controllers, &attempts));
-            stats.record_comparison(match checked {
-                Ok(Ok(decision)) => comparison::decisions(&enforced, &decision),
-                Ok(Err(why)) => {
-                    Comparison::Different(format!("it would have been overruled: {why}"))
-                }
-                Err(error) => Comparison::without_answer(&error),
-            });
-            drop(permit);
-        }));
+/// A request with its enforced decision, for the comparison with a shadow policy.
+struct DecidedRequest {
+    input: MatchInput,
+    request: PartitionRequest,
+    controllers: Vec<ControllerView>,
+    attempts: Vec<PlaceAttempt>,
+    enforced: Decision,
+}
+
+impl DecidedRequest {
+    fn subject(&self) -> MatchSubject<'_> {
+        subject(&self.request, &self.input)
+    }
+
+    /// Calls the guest of the shadow policy, checks its decision, and compares it with the enforced one.
+    async fn compare(policies: ActivePolicies, shadow: BoundPolicy, decided: Self) -> Comparison {
+        let Self {
+            request,
+            controllers,
+            attempts,
+            enforced,
+            ..
+        } = decided;
+        let host = policies.host();
+        let answer = host.place(&shadow.guest, &request, &controllers, &attempts);
+        match answer.await {
+            Ok(served) => match check_decision(served.answer, &request, &controllers, &attempts) {
+                Ok(decision) => comparison::decisions(&enforced, &decision),
+                Err(why) => Comparison::Different(format!("it would have been overruled: {why}")),
+            },
+            Err(error) => Comparison::without_answer(&error),
+        }
     }
 }
 
@@ -209,3 +224,6 @@ fn subject<'a>(request: &'a PartitionRequest, input: &'a MatchInput) -> MatchSub
         input,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,7 @@ pub mod replica_readiness;
 pub mod report;
 pub mod rollout;
 pub mod rollout_leader;
+mod shadow_comparison;
 pub mod source;
 pub mod watch;
 

@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use ipu_api::guest::admission::Verdict;
-use ipu_policies::active_policies::{BoundShadow, HookChain, is_sampled};
+use ipu_api::guest::admission::{Admission, Verdict};
+use ipu_policies::active_policies::{ActivePolicies, BoundShadow, HookChain, is_sampled};
+use ipu_policies::bound_policy::BoundPolicy;
 use ipu_policies::call_stats::Comparison;
 use ipu_policies::comparison;
 use ipu_policies::match_evaluator::Purpose;
 use ipu_policies::match_input::MatchInput;
 use ipu_policies::matcher::MatchSubject;
-use ipu_runtime::panics::{caught, caught_now};
+use ipu_runtime::panics::caught_now;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
 use super::{ChainRun, default_object, validate_object};
+use crate::request::AdmissionRequest;
 
 /// Result of one stage.
 pub(super) struct StageResult {
@@ -45,74 +47,74 @@ impl ChainRun<'_> {
             };
             let has_conditions = shadow.policy.matcher.has_conditions();
             let input = self.match_input(&before, has_conditions);
-            match shadow.policy.matcher.selects(&self.subject(&input)) {
-                Ok(true) => self.compare_one(shadow, input, before, enforced),
-                Ok(false) => {}
-                Err(error) => {
-                    let comparison = Comparison::without_match(&error);
-                    shadow.policy.stats.record_comparison(comparison);
-                }
+            if shadow.selects(&self.subject(&input)) {
+                let answered = AnsweredRequest {
+                    request: self.request.clone(),
+                    admission: self.admission.clone(),
+                    input,
+                    before,
+                    enforced,
+                };
+                let purpose = Purpose::Review(None);
+                self.active.compare_in_background(
+                    shadow,
+                    purpose,
+                    answered,
+                    AnsweredRequest::subject,
+                    AnsweredRequest::compare,
+                );
             }
         }
     }
+}
 
-    fn compare_one(
-        &self,
-        shadow: &BoundShadow,
-        input: MatchInput,
-        before: Arc<Value>,
-        enforced: Outcome,
-    ) {
-        let policy = shadow.policy.clone();
-        let Ok(permit) = self.active.comparison_permits().clone().try_acquire_owned() else {
-            policy.stats.record_comparison(Comparison::Skipped);
-            return;
-        };
-        let (active, request) = (self.active.clone(), self.request.clone());
-        let admission = self.admission.clone();
-        tokio::spawn(caught(async move {
-            let subject = MatchSubject {
-                namespace_labels: admission.context.labels.as_ref(),
-                old_object: request.old_object.as_ref(),
-                input: &input,
-            };
-            match active
-                .evaluator()
-                .matches(&policy.matcher, &subject, Purpose::Review(None))
-                .await
-            {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    let comparison = Comparison::without_match(&error);
-                    return policy.stats.record_comparison(comparison);
-                }
-            }
-            let compared = if let Outcome::Verdict(verdict) = enforced {
-                let answer =
-                    validate_object(active.host(), &policy, &request, &admission, &before).await;
-                answer.map_or_else(
+/// A request with the enforced answer of a stage, for the comparison with a shadow policy.
+struct AnsweredRequest {
+    request: AdmissionRequest,
+    admission: Admission,
+    input: MatchInput,
+    /// The object before the stage.
+    before: Arc<Value>,
+    enforced: Outcome,
+}
+
+impl AnsweredRequest {
+    fn subject(&self) -> MatchSubject<'_> {
+        MatchSubject {
+            namespace_labels: self.admission.context.labels.as_ref(),
+            old_object: self.request.old_object.as_ref(),
+            input: &self.input,
+        }
+    }
+
+    /// Calls the guest of the shadow policy, and compares its answer with the enforced one.
+    async fn compare(active: ActivePolicies, policy: BoundPolicy, answered: Self) -> Comparison {
+        let Self {
+            request,
+            admission,
+            before,
+            enforced,
+            ..
+        } = answered;
+        let host = active.host();
+        let enforced = match enforced {
+            Outcome::Verdict(verdict) => {
+                let answer = validate_object(host, &policy, &request, &admission, &before).await;
+                return answer.map_or_else(
                     |error| Comparison::without_answer(&error),
                     |shadow| comparison::verdicts(&verdict, &shadow.answer),
-                )
-            } else {
-                let answer =
-                    default_object(active.host(), &policy, &request, &admission, &before).await;
-                let enforced = match enforced {
-                    Outcome::Object(object) => Some(object),
-                    Outcome::Verdict(_) | Outcome::Refused => None,
-                };
-                match answer {
-                    Ok(served) => {
-                        let shadow = served.answer.defaulted();
-                        compare_objects(enforced, shadow.map(|defaulted| defaulted.object)).await
-                    }
-                    Err(error) => Comparison::without_answer(&error),
-                }
-            };
-            policy.stats.record_comparison(compared);
-            drop(permit);
-        }));
+                );
+            }
+            Outcome::Object(object) => Some(object),
+            Outcome::Refused => None,
+        };
+        match default_object(host, &policy, &request, &admission, &before).await {
+            Ok(served) => {
+                let shadow = served.answer.defaulted();
+                compare_objects(enforced, shadow.map(|defaulted| defaulted.object)).await
+            }
+            Err(error) => Comparison::without_answer(&error),
+        }
     }
 }
 

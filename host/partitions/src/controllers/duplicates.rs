@@ -22,7 +22,7 @@ const REFUTED_AFTER: Duration = Duration::from_mins(1);
 
 /// The ids that one controller lists.
 #[derive(Clone, Debug)]
-pub(crate) struct ListedIds<'a> {
+pub struct ListedIds<'a> {
     /// Name of the controller.
     pub name: &'a str,
     /// Those of the operator. `None`: it has not answered.
@@ -31,7 +31,7 @@ pub(crate) struct ListedIds<'a> {
 
 /// The second names that are known.
 #[derive(Debug, Default)]
-pub(crate) struct Duplicates {
+pub struct Duplicates {
     found: BTreeMap<String, Duplicate>,
     /// Time and controllers of the last comparison.
     compared: Option<(Instant, Vec<String>)>,
@@ -47,7 +47,7 @@ struct Duplicate {
 
 impl Duplicates {
     /// Whether the last comparison is so old that the next one may follow, or was of other controllers than `names`.
-    pub(crate) fn is_due<'a>(&self, names: impl Iterator<Item = &'a str>, now: Instant) -> bool {
+    pub fn is_due<'a>(&self, names: impl Iterator<Item = &'a str>, now: Instant) -> bool {
         self.compared.as_ref().is_none_or(|(at, before)| {
             now.saturating_duration_since(*at) >= PERIOD
                 || !names.eq(before.iter().map(String::as_str))
@@ -56,11 +56,7 @@ impl Duplicates {
 
     /// Compares the lists of all controllers, in the order of the admin's list. Returns the second names, each with the
     /// first one.
-    pub(crate) fn compare(
-        &mut self,
-        lists: &[ListedIds<'_>],
-        now: Instant,
-    ) -> BTreeMap<String, String> {
+    pub fn compare(&mut self, lists: &[ListedIds<'_>], now: Instant) -> BTreeMap<String, String> {
         let names = lists.iter().map(|list| list.name.to_owned());
         self.compared = Some((now, names.collect()));
         let before = std::mem::take(&mut self.found);

@@ -100,6 +100,10 @@ impl World {
 
     pub(super) fn controller_index(&self, reference: &ControllerRef) -> usize {
         let now = self.renamed.get(&reference.name).unwrap_or(reference);
+        let mut names = self.second_names.iter();
+        if let Some((_, index)) = names.find(|(entry, _)| entry == now) {
+            return *index;
+        }
         let mut all = self.controllers.iter();
         let index = all.position(|one| one.reference == *now);
         index.expect("attempts name controllers of this world")

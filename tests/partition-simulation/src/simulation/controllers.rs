@@ -106,6 +106,8 @@ impl Made {
 pub(crate) struct Controller {
     pub reference: ControllerRef,
     pub total: u32,
+    /// IPUs that it reports: fewer while machines restart.
+    pub reported: u32,
     /// Whether it is in the admin's list.
     pub is_listed: bool,
     pub is_down: bool,
@@ -120,18 +122,24 @@ pub(crate) struct Controller {
     pub made: BTreeMap<String, Made>,
 }
 
+/// The label of the nodes of the controller with this index.
+pub(super) fn node_label(index: usize) -> (String, String) {
+    ("vipu".to_owned(), format!("pod{}", index + 1))
+}
+
 impl Controller {
     pub(crate) fn new(index: usize, total: u32) -> Self {
-        let host = format!("pod{}", index + 1);
+        let (label_key, host) = node_label(index);
         Controller {
             reference: ControllerRef {
                 name: format!("{host}:8090"),
                 label_value: host.clone(),
                 host,
                 port: 8090,
-                label_key: "vipu".to_owned(),
+                label_key,
             },
             total,
+            reported: total,
             is_listed: true,
             is_down: false,
             is_blank: false,
@@ -328,21 +336,30 @@ impl Controller {
                 ready_state: made.ready,
             })
             .collect();
-        Inventory::new(self.total, listed)
+        Inventory::new(self.reported, listed)
     }
 
     /// The reply of a controller and its view. Where the view is outdated, or the controller has not loaded its
     /// partitions, all IPUs seem free.
     pub(crate) fn view(&self, is_old: bool) -> (Inventory, ControllerView) {
+        self.view_as(&self.reference, is_old)
+    }
+
+    /// The same of this entry of the list.
+    pub(crate) fn view_as(
+        &self,
+        entry: &ControllerRef,
+        is_old: bool,
+    ) -> (Inventory, ControllerView) {
         let inventory = if is_old || self.is_blank {
-            Inventory::new(self.total, Vec::new())
+            Inventory::new(self.reported, Vec::new())
         } else {
             self.inventory()
         };
         let view = ControllerView {
-            name: self.reference.name.clone(),
-            label_key: self.reference.label_key.clone(),
-            label_value: self.reference.label_value.clone(),
+            name: entry.name.clone(),
+            label_key: entry.label_key.clone(),
+            label_value: entry.label_value.clone(),
             has_nodes: true,
             unschedulable: None,
             unreachable: (self.is_down || self.denies).then(|| "it is not to be asked".to_owned()),

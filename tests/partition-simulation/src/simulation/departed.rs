@@ -7,7 +7,6 @@ use ipu_api::ipupartition::ControllerRef;
 use jiff::SignedDuration;
 
 use super::api_server::Key;
-use super::controllers::Controller;
 use super::coverage::CoveragePoint;
 use super::repair::Repair;
 use super::sim_adapter;
@@ -96,21 +95,23 @@ impl World {
     /// Whether the controller that a status names answers.
     pub(super) fn is_reached(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
-        !controller.is_down && controller.reference.name == by.name
+        !controller.is_down && self.is_name_of(index, by)
     }
 
     /// Whether the controller that a status names is in the list.
     pub(super) fn is_listed(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
-        controller.is_listed && controller.reference.name == by.name
+        controller.is_listed && self.is_name_of(index, by)
+    }
+
+    fn is_name_of(&self, index: usize, by: &ControllerRef) -> bool {
+        self.controllers[index].reference.name == by.name || self.is_second_name(index, &by.name)
     }
 
     /// Controllers that have left the list and are still swept by this replica.
     pub(super) fn left_behind(&self, who: usize) -> BTreeSet<String> {
         let held = sim_adapter::allocations(self.replicas[who].seen());
-        let listed = |one: &Controller| one.is_listed.then(|| one.reference.name.clone());
-        let listed: BTreeSet<String> = self.controllers.iter().filter_map(listed).collect();
-        let left = sim_adapter::left_behind(held.controllers(), |name| listed.contains(name));
+        let left = sim_adapter::left_behind(held.controllers(), |name| self.is_in_list(name));
         left.into_iter().map(str::to_owned).collect()
     }
 }

@@ -125,7 +125,7 @@ impl World {
             Step::ReadState(attempt) => self.read_state(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
             Step::EvaluateEviction => {
-                let eviction_state = self.evaluate_eviction(object);
+                let eviction_state = self.evaluate_eviction(ticket.who, object);
                 self.observe(ticket, Observation::Eviction(eviction_state));
             }
             Step::Place => self.place(ticket, object),

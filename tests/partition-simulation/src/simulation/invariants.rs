@@ -34,6 +34,13 @@ pub(crate) const NOT_RELEASED_EARLY: &str =
 pub(crate) const OURS_ONLY: &str = "partitions of other clients are never changed";
 pub(crate) const OWNERLESS_ONLY: &str = "only orphans are swept";
 pub(crate) const BOUNDED: &str = "backfill delays the earliest request for a limited time only";
+pub(crate) const NOT_REJECTED_EARLY: &str =
+    "a request is not rejected for a shortage of IPUs that ends";
+pub(crate) const SHARED: &str =
+    "requests that one controller each suits leave the other controllers to others";
+pub(crate) const COUNTED_ONCE: &str = "IPUs of a controller with two names count once";
+pub(crate) const ADVERTISED: &str =
+    "each node advertises the IPUs of all releases, and no release undoes what another one writes";
 pub(crate) const GANG_COMPLETE: &str =
     "a gang is served completely, or releases its partitions in time";
 pub(crate) const STEADY: &str = "after the last fault, no status is written without end";

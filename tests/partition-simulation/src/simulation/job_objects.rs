@@ -49,6 +49,7 @@ fn valid(job: &Job, generation: i64) -> ValidJob {
             "cleanPodPolicy": "Workers",
             "ttlSecondsAfterFinished": job.ttl,
             "workers": {"template": {"spec": {
+                "nodeSelector": job.node_selector(),
                 "containers": [{"name": "main", "image": "program:1"}],
             }}},
         },

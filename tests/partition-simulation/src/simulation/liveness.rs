@@ -201,6 +201,13 @@ impl World {
         self.holds_a_part(job) && !offers.is_empty() && offers.iter().all(is_idle)
     }
 
+    /// Whether a request has a partition, usable or not.
+    pub(super) fn has_partition(&self, key: Key) -> bool {
+        let object = self.api.get(key).map(|stored| stored.object.as_ref());
+        let status = object.and_then(|object| object.status.as_ref());
+        status.is_some_and(|status| status.partition_id.is_some())
+    }
+
     /// Whether a requested gang has some of its partitions, and not all.
     pub(super) fn holds_a_part(&self, job: usize) -> bool {
         let Some(gang) = self.jobs[job].gang.filter(|_| self.jobs[job].is_there()) else {

@@ -3,6 +3,8 @@
 //!
 //! A Pod starts only on a partition that the API server offers at that moment: a program cannot attach to any other.
 
+use std::collections::BTreeMap;
+
 use ipu_api::API_VERSION;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
 use ipu_api::labels;
@@ -11,6 +13,7 @@ use ipu_jobs::facts::partition::{self, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::api_server::{self, Key, SLOTS, Stored, key_of};
+use super::controllers;
 use super::coverage::CoveragePoint;
 use super::event_queue::Event;
 use super::world::World;
@@ -30,6 +33,8 @@ pub(crate) struct Job {
     pub ipus: u32,
     /// The number of slots that it requests.
     pub slots: usize,
+    /// The controller on whose nodes alone its Pods may run, by its index.
+    pub pinned_to: Option<usize>,
     /// Worker Pods of each slot of an IPUJob.
     pub workers: u32,
     pub stage: Stage,
@@ -80,6 +85,7 @@ impl Job {
             gang: None,
             ipus,
             slots,
+            pinned_to: None,
             workers: 1,
             stage: Stage::Away,
             is_reborn: false,
@@ -87,6 +93,12 @@ impl Job {
             ttl: None,
             is_due: false,
         }
+    }
+
+    /// The node selector of its Pods.
+    pub(super) fn node_selector(&self) -> BTreeMap<String, String> {
+        let pinned_to = self.pinned_to.into_iter();
+        pinned_to.map(controllers::node_label).collect()
     }
 
     pub(crate) fn object(&self, slot: usize) -> IPUPartition {
@@ -113,6 +125,7 @@ impl Job {
             gcds: 1,
             options: PartitionOptions {
                 gang_size: self.gang,
+                node_selector: self.node_selector(),
                 ..PartitionOptions::default()
             },
             owner_metadata: Default::default(),

@@ -44,16 +44,16 @@ impl World {
     /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next pass.
     fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<PlacementDecision> {
         let now = self.timestamp();
+        let used = self.used_entries(who).map(|(entry, _)| entry);
+        let open = used.filter(|entry| !self.cordons.contains_key(&entry.name));
+        let open: Vec<ControllerRef> = open.cloned().collect();
         let replica = &mut self.replicas[who];
         let entries = sim_adapter::queue(replica.seen(), now);
         let me = sim_adapter::own_entry(object, &entries, now);
-        let listed = self.controllers.iter().filter(|one| one.is_listed);
-        let open = listed.filter(|one| !self.cordons.contains_key(&one.reference.name));
-        let open: Vec<&ControllerRef> = open.map(|one| &one.reference).collect();
         let reply = replica
             .requests
             .ask((object, Some(object)), &me, |controller| {
-                open.contains(&controller)
+                open.contains(controller)
             });
         if reply.is_freed {
             self.capacity_released(who);
@@ -87,8 +87,8 @@ impl World {
         if requests.decide_again(may_have_grown, |entry| pass.may_fit(entry, now)) {
             pass = self.begin_pass(who);
         }
-        let listed = self.controllers.iter().filter(|one| one.is_listed);
-        let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
+        let used = self.used_entries(who);
+        let controllers: Vec<ControllerRef> = used.map(|(entry, _)| entry.clone()).collect();
         let (mut decided, mut round) = (0, None);
         while let Some(turn) = self.replicas[who].requests.next_turn() {
             if round.is_some_and(|round| round != turn.round) {
@@ -141,6 +141,9 @@ impl World {
         }
         replica.requests.expire();
         replica.requests.refresh(usize::MAX);
+        self.find_second_names(who);
+        self.note_sizes(who);
+        self.publish_sizes(who);
         self.pass(who, life);
         self.schedule_refresh(who);
     }
@@ -150,6 +153,9 @@ impl World {
         let is_old = self.rng.permille(self.fault_rates.calls);
         let now = self.timestamp();
         let account = self.account();
+        self.find_second_names(who);
+        self.note_sizes(who);
+        let sizes = self.known_sizes(who);
         let replica = &mut self.replicas[who];
         for one in &self.controllers {
             let (inventory, _) = one.view(is_old);
@@ -159,19 +165,22 @@ impl World {
         let refusals = replica.refusals.standing(now);
         let held = sim_adapter::allocations(replica.seen());
         let removed: Vec<Uid> = replica.removed.iter().map(|id| Uid::of(id)).collect();
-        let listed = self.controllers.iter().filter(|one| one.is_listed);
-        let views = listed.map(|one| {
-            let (inventory, view) = one.view(is_old);
+        let views = self.used_entries(who).map(|(entry, controller)| {
+            let (inventory, view) = controller.view_as(entry, is_old);
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
             sim_adapter::withheld((known, view), &held, Some(&account))
         });
+        let views: Vec<_> = views.collect();
+        let replica = &self.replicas[who];
         let mut entries = sim_adapter::queue(replica.seen(), now);
         for entry in &mut entries {
             entry.is_stalled = replica.requests.is_blocked(entry.uid);
         }
         replica.requests.complete(&mut entries, now);
         let assignments = replica.requests.assignments().collect();
-        let found = Candidates::of(views.collect(), self.cordons.clone()).refusing(refusals);
+        let found = Candidates::of(views, self.cordons.clone())
+            .refusing(refusals)
+            .expecting(sizes, self.list_problem.clone());
         Pass::new(found, entries, assignments, self.settings.backfill_limit)
     }
 
@@ -226,15 +235,15 @@ impl World {
     }
 
     /// Evaluates the eviction of an object.
-    pub(super) fn evaluate_eviction(&mut self, object: &IPUPartition) -> EvictionState {
+    pub(super) fn evaluate_eviction(&mut self, who: usize, object: &IPUPartition) -> EvictionState {
         self.cover(CoveragePoint::EvictionEvaluated);
         let others = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let others: Vec<&IPUPartition> = others.collect();
         let held = sim_adapter::allocations(others.iter().copied());
-        let listed = self.controllers.iter().filter(|one| one.is_listed);
         let account = self.account();
-        let views = listed.map(|one| one.view(false));
-        let views: Vec<_> = views
+        let used = self.used_entries(who);
+        let views: Vec<_> = used
+            .map(|(entry, controller)| controller.view_as(entry, false))
             .map(|said| sim_adapter::withheld(said, &held, Some(&account)))
             .collect();
         let (others, now) = (others.into_iter(), self.timestamp());

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_ledger::executor;
 use ipu_ledger::observations::Observation;
 use ipu_ledger::step::{Requeue, Step};
 use ipu_ledger::sweep::orphans::Suspects;
+use ipu_partitions::controllers::duplicates::Duplicates;
 use ipu_placement::cycle::Places;
+use ipu_placement::known_sizes::KnownSizes;
 use ipu_placement::refusals::Refusals;
 use ipu_placement::requests::{Ended, PlacementQueue};
 
@@ -47,6 +49,12 @@ pub(super) struct Replica {
     pub removed: BTreeSet<String>,
     /// Sizes that controllers have refused.
     pub refusals: Refusals,
+    /// The most IPUs that controllers have reported.
+    pub sizes: KnownSizes,
+    /// Comparison of the partitions of all entries of the list.
+    pub duplicates: Duplicates,
+    /// The second names that it has found, each with the first entry of the controller.
+    pub second_names: BTreeMap<String, ControllerRef>,
     /// The reconciler of jobs, since it became the leader.
     pub jobs: Option<JobController>,
     cache: BTreeMap<Key, Stored>,
@@ -122,6 +130,7 @@ impl World {
         if self.replicas[who].acts {
             self.begin_jobs(who);
         }
+        self.read_sizes(who);
         self.schedule_sweep(who, 0);
         self.schedule_refresh(who);
     }
@@ -228,6 +237,7 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.acts = true;
         replica.requests = PlacementQueue::default();
+        self.read_sizes(who);
         self.cover(CoveragePoint::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
@@ -249,7 +259,7 @@ impl World {
     /// Asks the core for the next step, which is executed a moment later.
     fn decide(&mut self, ticket: Ticket) {
         let now = self.timestamp();
-        let (settings, renamed) = (self.settings.clone(), self.renamed.clone());
+        let (settings, renamed) = (self.settings.clone(), self.known_renames(ticket.who));
         let Some(task) = self.task(ticket) else {
             return;
         };

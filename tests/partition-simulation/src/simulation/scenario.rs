@@ -10,9 +10,13 @@ use super::faults::FaultRates;
 use super::load;
 use super::lost_state;
 use super::owners::Job;
+use super::pinned;
 use super::refused_removals;
 use super::rng::Rng;
+use super::shortage;
 use super::trace::Trace;
+use super::two_names;
+use super::two_releases;
 use super::undeletable;
 use super::world::World;
 
@@ -24,18 +28,23 @@ const COMING: u64 = 120_000;
 
 /// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
 /// removes nothing, one a controller that loses its state, one a clock that is set back, one an object that cannot
-/// be deleted, and one a world without faults whose Pods are disrupted.
+/// be deleted, one a world without faults whose Pods are disrupted, one a controller that lacks IPUs for a time, one with
+/// large requests that are pinned, one a controller with two names, and one with two releases.
 const PERIOD: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     match seed % PERIOD {
+        2 => return shortage::run(seed, trace),
         5 => return clock_set_back::run(seed, trace),
         10 => return refused_removals::run(seed, trace),
+        12 => return pinned::run(seed, trace),
         15 => return undeletable::run(seed, trace),
+        18 => return two_names::run(seed, trace),
         20 => return broken_gang::run(seed, trace),
         25 => return disruptions::run(seed, trace),
         30 => return lost_state::run(seed, trace),
+        35 => return two_releases::run(seed, trace),
         39 => return load::run(seed, trace),
         _ => {}
     }

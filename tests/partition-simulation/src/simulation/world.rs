@@ -63,6 +63,12 @@ pub(super) struct World {
     pub cordons: CordonStates,
     /// The present name of each renamed controller, by each earlier name.
     pub renamed: BTreeMap<String, ControllerRef>,
+    /// Entries of the admin's list that name a controller a second time, each with the index of the controller.
+    pub second_names: Vec<(ControllerRef, usize)>,
+    /// Why the admin's list may lack a controller.
+    pub list_problem: Option<String>,
+    /// The numbers of IPUs in the VIPUControllers, by name.
+    pub published_sizes: BTreeMap<String, u32>,
     /// IPUPartitions whose deletion by the sweep fails.
     pub undeletable: BTreeSet<Key>,
     /// By how much the clock was set back.
@@ -122,6 +128,9 @@ impl World {
             foreign: BTreeSet::new(),
             cordons: CordonStates::new(),
             renamed: BTreeMap::new(),
+            second_names: Vec::new(),
+            list_problem: None,
+            published_sizes: BTreeMap::new(),
             undeletable: BTreeSet::new(),
             behind: SignedDuration::ZERO,
             event_queue: EventQueue::default(),
