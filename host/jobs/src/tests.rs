@@ -25,6 +25,7 @@ mod rejections;
 mod restarts;
 mod rollouts;
 mod scale;
+mod shared_rights;
 mod starts;
 mod status;
 mod steps;

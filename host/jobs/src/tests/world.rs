@@ -146,6 +146,7 @@ impl World {
             // The dependents of a running launcher are checked at every step.
             let mut rest = step.plan.clone();
             (rest.requeue, rest.apply, rest.withdraw) = (None, Vec::new(), None);
+            rest.shared = Vec::new();
             let idle = rest == Plan::default();
             steps.push(step);
             if idle && before == self.observed.status {
