@@ -16,6 +16,7 @@ async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
         namespace: None,
         command: vec!["true".to_owned()],
         agent: None,
+        known: None,
     };
     let error = execute_with(client, "default", &request).await.unwrap_err();
     let text = explain(&error);

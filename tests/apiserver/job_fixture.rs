@@ -324,6 +324,7 @@ pub(crate) fn settings() -> JobSettings {
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
             launcher_resources: None,
+            launcher_policy: None,
             start_timeout: Some(Duration::from_mins(10)),
         },
         max_ipus_per_job: 64,

@@ -42,6 +42,8 @@ mod kueue;
 mod large_job;
 mod late_watch;
 #[cfg(test)]
+mod launcher_rights;
+#[cfg(test)]
 mod leader;
 #[cfg(test)]
 mod limits;

@@ -106,7 +106,7 @@ async fn example_runs(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 /// All ranks of all jobs communicate on one node, and each job completes.
-async fn jobs_run_on_one_node(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) async fn jobs_run_on_one_node(fixture: &Fixture) -> Result<(), Failed> {
     let (_, second) = fixture.controllers();
     for (name, version) in JOBS {
         fixture.create(&job(fixture, name, version)?).await?;

@@ -38,6 +38,7 @@ mod quiet;
 mod release;
 mod released_guests;
 mod service;
+mod shared_rights;
 mod simulators;
 mod streams;
 mod times;

@@ -7,7 +7,8 @@ use crate::managers::Managers;
 use crate::{
     api_outage, autoscaled, disruptions, documents, failing_pods, fenced, fixture, flooded, guides,
     host_network, interactive, launcher, life, long_names, lost_node, many_jobs, namespaces,
-    native_pods, networks, parallel, policies, queued, release, service, streams, train, upgraded,
+    native_pods, networks, parallel, policies, queued, release, service, shared_rights, streams,
+    train, upgraded,
 };
 
 /// The function of a trial.
@@ -43,7 +44,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 45] = [
+pub(crate) const TRIALS: [Case; 46] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -145,6 +146,10 @@ pub(crate) const TRIALS: [Case; 45] = [
     sparing(
         "jobs_share_the_network_of_their_node",
         host_network::is_shared_by_jobs,
+    ),
+    sparing(
+        "launchers_share_rights_on_the_network_of_their_node",
+        shared_rights::suffice_for_jobs,
     ),
     sparing(
         "jobs_exchange_messages_over_the_network_preset",

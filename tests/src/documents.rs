@@ -158,13 +158,14 @@ pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
 ];
 
 /// Documents for admins that need an API server, beginning with the installation.
-pub const ADMINS_ON_API_SERVER: [Typed; 23] = [
+pub const ADMINS_ON_API_SERVER: [Typed; 24] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/gitops"),
     on_api_server("charts/ipu-operator/docs/controllers-tls"),
     on_api_server("charts/ipu-operator/docs/security-restricted"),
     on_api_server("charts/ipu-operator/docs/security-roles"),
     on_api_server("charts/ipu-operator/docs/security-rights"),
+    on_api_server("charts/ipu-operator/docs/security-launchers"),
     on_api_server("charts/ipu-operator/docs/nodes"),
     on_api_server("charts/ipu-operator/docs/policies"),
     on_api_server("charts/ipu-operator/docs/policy-registry"),

@@ -32,6 +32,10 @@ fn the_agent_and_the_operator_use_the_same_names() {
     }
     assert_eq!(install::KUBEEXEC, agent::KUBEEXEC);
     assert_eq!(install::HOSTFILE, agent::HOSTFILE);
+    let policy = include_str!("../../charts/ipu-operator/templates/launcher-rights.yaml");
+    for name in [naming::SHARED_LAUNCHERS, agent::PROGRAM] {
+        assert!(policy.contains(&format!(":= {name:?}")), "{name}");
+    }
     let program = Path::new(agent::FOLDER).join(install::FILE_NAME);
     assert_eq!(Path::new(agent::PROGRAM), program);
 }

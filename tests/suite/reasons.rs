@@ -14,7 +14,7 @@ const MESSAGES: &str = "messages";
 const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy Check ContainerCreating \
     Create Delete DisruptionTarget Drained Duplicate End Error Failure False FieldValueInvalid Fields IPUJob \
     InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NetworkAttachmentDefinition NoExecute NoSchedule Node NodeAffinity \
-    NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode ObserveServiceAccount OutOf PartialEq \
+    NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveLauncherPolicy ObserveNode ObserveServiceAccount OutOf PartialEq \
     Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
     PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
     ResourceFlavor Restart Restarting Resume SMTAlignmentError Scale Shutdown Stalled Start StateUnknown StatefulSet \

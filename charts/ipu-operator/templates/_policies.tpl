@@ -39,3 +39,13 @@ spec:
   policyName: {{ index . 1 }}
   validationActions: [Deny]
 {{- end -}}
+
+{{/*
+Name of the policy that binds launchers with shared rights, if launcher.sharedRights is true. It contains the namespace,
+because the policy outlives the release: the next one can be in another namespace.
+*/}}
+{{- define "ipu-operator.launcherPolicy" -}}
+{{- if (.Values.launcher | default dict).sharedRights -}}
+{{- printf "%s-launchers.%s" (include "ipu-operator.fullname" .) .Release.Namespace -}}
+{{- end -}}
+{{- end -}}

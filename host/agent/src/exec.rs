@@ -33,6 +33,17 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// Path of the agent, which is the same in the launcher and the workers. `None`: no daemon gets a host name.
     pub agent: Option<PathBuf>,
+    /// What is known of the Pod. `None`: the agent reads the Pod.
+    pub known: Option<KnownPod>,
+}
+
+/// A Pod that the agent cannot read, because its launcher has shared rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPod {
+    /// The container for the command.
+    pub container: String,
+    /// Whether it has the host name of its node.
+    pub uses_host_network: bool,
 }
 
 /// Name and namespace of a Pod.
@@ -143,20 +154,30 @@ pub async fn execute_with(
         namespace: namespace.to_owned(),
     };
     let remote = Remote { pod, client };
-    let found = remote.find().await?;
-    let container = target::container(&found)
-        .map_err(|source| ExecError::Target(remote.pod.clone(), source))?;
-    let command = match &request.agent {
-        Some(agent) => prted::with_host_name(&found, container, agent, &request.command),
-        None => request.command.clone(),
+    let (container, command) = match &request.known {
+        Some(known) => (known.container.clone(), known_command(known, request)),
+        None => remote.read_command(request).await?,
     };
     let attempt = || async {
-        let connection = remote.open(container.to_owned(), &command).await?;
+        let connection = remote.open(container.clone(), &command).await?;
         remote.carry(connection).await
     };
     // The command has certainly not started, and nothing of its streams is lost.
     let is_repeatable = |error: &ExecError| matches!(error, ExecError::Unreached(..));
     attempt.retry(patience()).when(is_repeatable).await
+}
+
+/// The command for a Pod that the agent cannot read. The admission policy allows commands of the agent only.
+fn known_command(known: &KnownPod, request: &ExecRequest) -> Vec<String> {
+    match &request.agent {
+        Some(agent) => prted::through_agent(
+            &request.pod,
+            known.uses_host_network,
+            agent,
+            &request.command,
+        ),
+        None => request.command.clone(),
+    }
 }
 
 /// A remote Pod.
@@ -166,6 +187,21 @@ struct Remote {
 }
 
 impl Remote {
+    /// Reads the Pod. Returns its container for the command, and the command for this container.
+    async fn read_command(
+        &self,
+        request: &ExecRequest,
+    ) -> Result<(String, Vec<String>), ExecError> {
+        let found = self.find().await?;
+        let container = target::container(&found)
+            .map_err(|source| ExecError::Target(self.pod.clone(), source))?;
+        let command = match &request.agent {
+            Some(agent) => prted::with_host_name(&found, container, agent, &request.command),
+            None => request.command.clone(),
+        };
+        Ok((container.to_owned(), command))
+    }
+
     /// Reads the Pod. A read is harmless, so it retries after any error.
     async fn find(&self) -> Result<Pod, ExecError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.pod.namespace);

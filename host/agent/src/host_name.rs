@@ -4,14 +4,19 @@
 //! is set in the other would rename the node.
 
 use std::convert::Infallible;
+use std::env;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::sethostname;
+
+use crate::run::{self, RunError};
+
+/// Variable of every container with the address of the API server.
+const API_SERVER: &str = "KUBERNETES_SERVICE_HOST";
 
 /// File by which the programs of a container resolve their own host name.
 const HOSTS: &str = "/etc/hosts";
@@ -24,34 +29,19 @@ const OF_KUBELET: &str = "# Kubernetes-managed hosts file";
 pub struct NamedCommand {
     /// The host name.
     pub name: String,
-    /// Address of the container under that name.
+    /// Address of the container under that name. `None`: that from which it reaches the API server.
     pub address: Option<String>,
     /// The command and its arguments, without a shell.
     pub command: Vec<String>,
 }
 
-/// Failure of the agent.
-#[derive(Debug, thiserror::Error)]
-pub enum HostNameError {
-    /// There is no command.
-    #[error("the command must not be empty")]
-    NoCommand,
-    /// The command cannot be started.
-    #[error("failed to start {0}")]
-    Start(String, #[source] io::Error),
-}
-
 /// Replaces this process by the command. If the container lacks the right to a UTS namespace, the command has the host
 /// name of the node: that is sufficient if a job has one worker on each node.
-pub fn exec(named: &NamedCommand) -> Result<Infallible, HostNameError> {
-    let (program, arguments) = named
-        .command
-        .split_first()
-        .ok_or(HostNameError::NoCommand)?;
+pub fn exec(named: &NamedCommand) -> Result<Infallible, RunError> {
     match set(&named.name) {
         Ok(()) => {
-            if let Some(address) = &named.address {
-                make_resolvable(&named.name, address);
+            if let Some(address) = named.address.clone().or_else(own_address) {
+                make_resolvable(&named.name, &address);
             }
         }
         Err(error) => eprintln!(
@@ -61,13 +51,24 @@ pub fn exec(named: &NamedCommand) -> Result<Infallible, HostNameError> {
             named.name
         ),
     }
-    let error = Command::new(program).args(arguments).exec();
-    Err(HostNameError::Start(program.clone(), error))
+    run::exec(&named.command)
 }
 
 fn set(name: &str) -> Result<(), Errno> {
     unshare(CloneFlags::CLONE_NEWUTS)?;
     sethostname(name)
+}
+
+/// The address from which this container reaches the API server. To connect a UDP socket selects a route and sends nothing.
+fn own_address() -> Option<String> {
+    let server: IpAddr = env::var(API_SERVER).ok()?.parse().ok()?;
+    let any: IpAddr = match server {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((server, 443)).ok()?;
+    Some(socket.local_addr().ok()?.ip().to_string())
 }
 
 /// Adds the name to the hosts file, so that a program can resolve its own host name. Open MPI does not need that, so an

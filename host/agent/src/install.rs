@@ -7,6 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::exec::KnownPod;
 use crate::names;
 
 /// Name of the copy.
@@ -25,6 +26,8 @@ pub struct Workers {
     pub job: String,
     /// Their number.
     pub count: u32,
+    /// What is known of their Pods. `None`: the launcher can read them.
+    pub known: Option<KnownPod>,
 }
 
 /// Failure of the installation.
@@ -65,7 +68,7 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
     if let Some(workers) = workers {
         // Open MPI passes the path of the script on to the workers. If it is not executable, Open MPI fails with an
         // unspecific exit code.
-        let script = kubeexec(&path, &workers.job);
+        let script = kubeexec(&path, workers);
         put(script.as_bytes(), dir, (KUBEEXEC, 0o555))?;
         put(hostfile(workers).as_bytes(), dir, (HOSTFILE, 0o444))?;
     }
@@ -74,14 +77,20 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
 
 /// The first argument is the worker, by its name in the hostfile or that of its Pod. The other arguments contain quotes
 /// of mpirun for a remote shell, so the shell must receive them as a single string.
-fn kubeexec(agent: &Path, job: &str) -> String {
+fn kubeexec(agent: &Path, workers: &Workers) -> String {
+    let container = |known: &KnownPod| format!(" --container {}", known.container);
+    let network = |known: &KnownPod| known.uses_host_network.then_some(" --host-network");
+    let known = workers.known.as_ref();
     format!(
         "#!/bin/sh\n\
          # Called by mpirun instead of ssh: kubeexec.sh <worker> <command of a shell>...\n\
          POD=\"$1\"\n\
          shift\n\
-         exec {agent} exec --job {job} \"$POD\" -- /bin/sh -c \"$*\"\n",
-        agent = agent.display()
+         exec {agent} exec --job {job}{container}{network} \"$POD\" -- /bin/sh -c \"$*\"\n",
+        agent = agent.display(),
+        job = workers.job,
+        container = known.map(container).unwrap_or_default(),
+        network = known.and_then(network).unwrap_or_default(),
     )
 }
 

@@ -7,6 +7,7 @@
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
 //! - [`hold::hold`] is PID 1 of a launcher until its workers are Ready, and then becomes its command.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
+//! - [`run::exec`] starts such a command in a worker, if its launcher cannot read Pods.
 //! - [`host_name::exec`] runs such a command with another host name than that of its node.
 //!
 //! It must stay small. It must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`. The
@@ -20,6 +21,7 @@ pub mod host_name;
 pub mod idle;
 pub mod install;
 pub mod names;
+pub mod run;
 
 /// Annotation of a worker: the container that runs the program.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";

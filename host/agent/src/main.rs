@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use ipu_agent::exec::{self, ExecRequest};
+use ipu_agent::exec::{self, ExecRequest, KnownPod};
 use ipu_agent::host_name::{self, NamedCommand};
-use ipu_agent::{FAILED, hold, idle, install, names};
+use ipu_agent::{FAILED, hold, idle, install, names, run};
 use ipu_text::explain;
 
 /// Runs inside the containers of an IPUJob.
@@ -32,6 +32,8 @@ enum Task {
         /// Its number of workers.
         #[arg(long, requires = "job")]
         workers: Option<u32>,
+        #[command(flatten)]
+        known: Known,
     },
     /// Be PID 1 of a container: reap, pass SIGTERM and SIGINT on, and end.
     Idle {
@@ -62,15 +64,23 @@ enum Task {
         /// Name of the job whose workers can have their names in its hostfile here.
         #[arg(long)]
         job: Option<String>,
+        #[command(flatten)]
+        known: Known,
         /// Name of the Pod.
         pod: String,
         /// The command and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Become a command that the agent of a launcher starts in this container.
+    Run {
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// Run a command with another host name than that of the node, if this container may.
     HostName {
-        /// Address of this container. Programs resolve the name to it.
+        /// Address of this container, to which programs resolve the name [default: that on the way to the API server].
         #[arg(long)]
         address: Option<String>,
         /// The host name.
@@ -81,8 +91,30 @@ enum Task {
     },
 }
 
+/// What a launcher knows of its workers if it cannot read their Pods.
+#[derive(clap::Args)]
+struct Known {
+    /// The container of a worker in which commands run. The agent then reads no Pod.
+    #[arg(long)]
+    container: Option<String>,
+    /// The workers have the host names of their nodes.
+    #[arg(long, requires = "container")]
+    host_network: bool,
+}
+
+impl Known {
+    fn pod(self) -> Option<KnownPod> {
+        let uses_host_network = self.host_network;
+        let known = |container| KnownPod {
+            container,
+            uses_host_network,
+        };
+        self.container.map(known)
+    }
+}
+
 fn main() -> ExitCode {
-    match run(Arguments::parse().task) {
+    match perform(Arguments::parse().task) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("ipu-agent: {}", explain(error.as_ref()));
@@ -91,12 +123,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
+fn perform(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
     match task {
-        Task::Install { dir, job, workers } => {
-            let workers = job
-                .zip(workers)
-                .map(|(job, count)| install::Workers { job, count });
+        Task::Install {
+            dir,
+            job,
+            workers,
+            known,
+        } => {
+            let known = known.pod();
+            let workers =
+                job.zip(workers)
+                    .map(|(job, count)| install::Workers { job, count, known });
             install::install(&dir, workers.as_ref())?;
             Ok(0)
         }
@@ -116,6 +154,7 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
         Task::Exec {
             namespace,
             job,
+            known,
             pod,
             command,
         } => {
@@ -126,8 +165,10 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
                 namespace,
                 command,
                 agent: std::env::current_exe().ok(),
+                known: known.pod(),
             })?)
         }
+        Task::Run { command } => match run::exec(&command)? {},
         Task::HostName {
             address,
             name,

@@ -18,13 +18,17 @@ pub fn launcher(job: &str) -> String {
     format!("{job}-launcher")
 }
 
+/// Name of the ServiceAccount, Role and RoleBinding that the launchers of a namespace share. No job has an account of this
+/// name: all of those end with `-launcher`.
+pub const SHARED_LAUNCHERS: &str = "ipu-launchers";
+
 /// Name of worker `index` of a job; the index counts over all instances.
 pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
 }
 
 /// Longest host name, in characters.
-const HOST_NAME_MAX: usize = 63;
+pub const HOST_NAME_MAX: usize = 63;
 
 /// Host name of worker `index` of a job. `None`: it is the name of the Pod. The kubelet cuts a longer one, so that all
 /// workers of the job would have the same, and Open MPI cuts one with a dot there.

@@ -10,6 +10,7 @@ pub mod launcher_otherwise;
 pub mod launcher_rules;
 pub mod partitions;
 pub mod resource_value;
+pub mod shared_rights;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -35,8 +36,16 @@ pub struct PodSettings {
     pub launcher_image_pull_policy: Option<String>,
     /// Requests and limits of launchers whose job sets none.
     pub launcher_resources: Option<ResourceRequirements>,
+    /// Name of the admission policy that binds launchers with shared rights to the workers of their own job. `None`: each
+    /// launcher gets rights of its own.
+    pub launcher_policy: Option<String>,
     /// Time after which Pods that cannot start give their partition back. `None` disables that.
     pub start_timeout: Option<Duration>,
+}
+
+/// Whether the workers of a job use the network of their node.
+fn uses_host_network(job: &ValidJob, settings: &PodSettings) -> bool {
+    settings.worker_host_network || job.template.spec.host_network == Some(true)
 }
 
 /// Returns the labels of all objects of a job.

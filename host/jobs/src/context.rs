@@ -24,6 +24,7 @@ use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, JobRef, job_uid};
 use super::observe::Snapshot;
 use super::raw::RawJob;
+use super::shared_rights::SharedRights;
 use super::status::events;
 use super::status::{self, Obstacle};
 use super::validate::ValidJob;
@@ -40,6 +41,7 @@ pub(super) struct Context {
     pub(super) shared: Shared,
     pub(super) events: EventQueue,
     pub(super) verified: Mutex<Verified>,
+    pub(super) shared_rights: SharedRights,
     pub(super) views: Arc<Views>,
     pub(super) cache_sync: CacheSync,
     pub(super) reconciles: Reconciles,
@@ -66,6 +68,7 @@ impl Context {
             cache_sync: CacheSync::new(metrics.jobs.clone(), &settings.scope),
             settings,
             verified: Mutex::default(),
+            shared_rights: SharedRights::default(),
             views: Arc::default(),
             reconciles: metrics.reconciles.clone(),
             counts: metrics.jobs.clone(),

@@ -101,6 +101,9 @@ pub struct Owned<S> {
     /// Whether it is a launcher whose command is held back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_held: bool,
+    /// Whether it is a launcher with the rights that the launchers of its namespace share.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shares_rights: bool,
     /// The sidecars of a Pod whose main container has ended.
     pub sidecars: SidecarState,
     /// The start of a Pod.
@@ -256,6 +259,7 @@ impl<'a> Reader<'a> {
                 uid: found.map(|found| found.object.uid().to_owned()),
                 is_terminating: found.is_some_and(|found| found.is_terminating),
                 is_held: false,
+                shares_rights: false,
                 sidecars: SidecarState::None,
                 start: StartState::Unhindered,
                 waiting_container: None,
@@ -313,6 +317,7 @@ impl<'a> Reader<'a> {
             uid: pod.map(|pod| pod.object.uid().to_owned()),
             is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
             is_held: pod.is_some_and(|pod| pod.is_held),
+            shares_rights: pod.is_some_and(|pod| pod.shares_rights),
             sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
             start: pod.map_or(StartState::Unhindered, |pod| pod.start),
             waiting_container: pod

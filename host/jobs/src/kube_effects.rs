@@ -92,6 +92,47 @@ impl<'a> KubeEffects<'a> {
             }
         }
     }
+
+    /// Applies all objects concurrently. Verified objects are not read again until a watch reports a change.
+    async fn apply_own_rights(
+        &mut self,
+        plan: &Plan,
+        kinds: &[DependentKind],
+    ) -> Result<Applied, StepError> {
+        let mut rights = self.stale_rights(plan);
+        rights
+            .objects
+            .retain(|object| kinds.contains(&object.kind()));
+        let mut applied = Applied::default();
+        if rights.objects.is_empty() {
+            return Ok(applied);
+        }
+        if let Some(job) = self.snapshot.job.job() {
+            let job = self.context.views.references.shared(job);
+            self.context.verified.lock().begin(job);
+        }
+        let mut versions = Versions::default();
+        let applying = rights.objects.iter().map(|object| {
+            let expected = rights.expected[object.kind().index()];
+            self.apply_object(object, expected)
+        });
+        let applying: Vec<_> = applying.collect();
+        for (object, result) in rights.objects.iter().zip(join_all(applying).await) {
+            match result? {
+                Ok(version) => versions[object.kind().index()] = version,
+                Err(obstacle) => {
+                    // No Pod uses a Role that is withdrawn.
+                    applied.blocked |= plan.withdraw.as_ref() != Some(object);
+                    applied.obstacles.push(obstacle);
+                }
+            }
+        }
+        if !applied.blocked {
+            let mut verified = self.context.verified.lock();
+            verified.record(self.job, &rights.objects, versions);
+        }
+        Ok(applied)
+    }
 }
 
 impl Effects for KubeEffects<'_> {
@@ -173,43 +214,23 @@ impl Effects for KubeEffects<'_> {
         Ok(writes::create(&self.partitions, partition, &self.owner, view).await?)
     }
 
-    /// Applies all objects concurrently. Verified objects are not read again until a watch reports a change.
     async fn apply_rights(
         &mut self,
         plan: &Plan,
         kinds: &[DependentKind],
     ) -> Result<Applied, StepError> {
-        let mut rights = self.stale_rights(plan);
-        rights
-            .objects
-            .retain(|object| kinds.contains(&object.kind()));
-        let mut applied = Applied::default();
-        if rights.objects.is_empty() {
-            return Ok(applied);
-        }
-        if let Some(job) = self.snapshot.job.job() {
-            let job = self.context.views.references.shared(job);
-            self.context.verified.lock().begin(job);
-        }
-        let mut versions = Versions::default();
-        let applying = rights.objects.iter().map(|object| {
-            let expected = rights.expected[object.kind().index()];
-            self.apply_object(object, expected)
-        });
-        let applying: Vec<_> = applying.collect();
-        for (object, result) in rights.objects.iter().zip(join_all(applying).await) {
-            match result? {
-                Ok(version) => versions[object.kind().index()] = version,
-                Err(obstacle) => {
-                    // No Pod uses a Role that is withdrawn.
-                    applied.blocked |= plan.withdraw.as_ref() != Some(object);
-                    applied.obstacles.push(obstacle);
-                }
-            }
-        }
-        if !applied.blocked {
-            let mut verified = self.context.verified.lock();
-            verified.record(self.job, &rights.objects, versions);
+        let mut applied = self.apply_own_rights(plan, kinds).await?;
+        let (context, policy) = (self.context, &self.context.settings.pods.launcher_policy);
+        if let Some(policy) = policy {
+            let place = (self.namespace.as_str(), policy.as_str());
+            let shared = plan.shared.iter();
+            let shared = shared.filter(|object| kinds.contains(&object.kind()));
+            let rights = &context.shared_rights;
+            let obstacles = rights
+                .apply(&context.client, place, shared.collect())
+                .await?;
+            applied.blocked |= !obstacles.is_empty();
+            applied.obstacles.extend(obstacles);
         }
         Ok(applied)
     }

@@ -35,6 +35,7 @@ pub mod raw;
 pub mod restart;
 pub mod rolling_update;
 pub mod salvage;
+mod shared_rights;
 pub mod status;
 mod step;
 #[cfg(test)]
@@ -130,6 +131,7 @@ impl work_queue::StepError for StepError {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
             Self::Observe(ObserveError::Job(_)) => "ObserveJob",
             Self::Observe(ObserveError::ServiceAccount(..)) => "ObserveServiceAccount",
+            Self::Observe(ObserveError::LauncherPolicy(..)) => "ObserveLauncherPolicy",
             Self::Write(_) => "Write",
         }
     }

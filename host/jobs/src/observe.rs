@@ -43,6 +43,9 @@ pub enum ObserveError {
     /// The ServiceAccount of the workers could not be read.
     #[error("failed to read the ServiceAccount {0}")]
     ServiceAccount(String, #[source] kube::Error),
+    /// The admission policy of launchers with shared rights, or its binding, could not be read.
+    #[error("failed to read the ValidatingAdmissionPolicy {0} and its binding")]
+    LauncherPolicy(String, #[source] kube::Error),
     /// The job in the cache could not be decoded.
     #[error("failed to decode the job in the cache")]
     Job(#[from] serde_json::Error),

@@ -48,6 +48,9 @@ pub struct Plan {
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to apply before the Pods, which use them.
     pub apply: Vec<Applicable>,
+    /// The rights that the launchers of the namespace share, to apply likewise. They belong to no job.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<Applicable>,
     /// The launcher's Role without any right, if it exists: workers that it names are gone, and a Pod of another owner
     /// could get such a name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,8 +215,11 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Reserving => reserve(job, facts),
         Phase::Finished(_) => clean_up::clean_up(job, facts),
     };
-    let rights = rights::rights(job, facts, phase, !plan.create_pods.is_empty());
-    (plan.apply, plan.withdraw) = (rights.apply, rights.withdraw);
+    let creates_pods = !plan.create_pods.is_empty();
+    let rights = rights::rights(job, facts, phase, (settings, creates_pods));
+    plan.apply = rights.apply;
+    plan.shared = rights.shared;
+    plan.withdraw = rights.withdraw;
     if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
         plan.pin_updates = pin_updates(job, facts);
     }

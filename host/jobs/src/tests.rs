@@ -26,6 +26,7 @@ mod rejections;
 mod restarts;
 mod rollouts;
 mod scale;
+mod shared_rights;
 mod starts;
 mod status;
 mod steps;

@@ -1,6 +1,7 @@
 //! All writes of the job controller to the cluster.
 
 mod classify;
+pub mod shared;
 pub mod status;
 
 use std::fmt::Debug;

@@ -27,6 +27,7 @@ pub(crate) fn settings() -> PodSettings {
         launcher_image: "ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,
+        launcher_policy: None,
         start_timeout: None,
     }
 }

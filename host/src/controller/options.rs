@@ -89,6 +89,10 @@ pub struct ControllerOptions {
     /// Requests and limits of launchers whose job sets none, as JSON.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
+    /// Name of the ValidatingAdmissionPolicy that binds launchers with shared rights to the workers of their own job, and of
+    /// its binding. Missing: each launcher gets rights of its own.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_POLICY")]
+    pub launcher_policy: Option<String>,
     /// Networks of the release for workers, as JSON: the setting `networks` of the defaulting guest.
     #[arg(long, env = "IPU_OPERATOR_NETWORK_PRESETS", value_parser = networks)]
     pub network_presets: Option<Value>,
@@ -145,6 +149,7 @@ impl ControllerOptions {
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
                 launcher_resources: self.launcher_resources.clone(),
+                launcher_policy: self.launcher_policy.clone(),
                 start_timeout: seconds(self.start_timeout_seconds),
             },
             max_ipus_per_job: self.max_ipus_per_job,

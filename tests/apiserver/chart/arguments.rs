@@ -143,6 +143,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert!(!proxy.export_machines);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pods.launcher_image, own);
+    assert_eq!(pods.launcher_policy, None);
     assert_eq!(
         pods.launcher_image_pull_policy.as_deref(),
         Some("IfNotPresent")
@@ -199,6 +200,8 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert!(proxy.export_machines);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
+    let policy = pods.launcher_policy.as_deref();
+    assert_eq!(policy, Some("my-ipus-launchers.ipu"));
     assert_eq!(controller.jobs().max_ipus_per_job, 16);
     assert_eq!(controller.jobs().lost_node, Some(Duration::from_secs(30)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));

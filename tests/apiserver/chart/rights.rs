@@ -167,6 +167,33 @@ fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
 }
 
 #[tokio::test]
+async fn the_controller_reads_the_policy_of_launchers_if_they_share_rights() {
+    let admin = Admin::new("chart-launchers").await;
+    for (value, expected) in [("true", true), ("false", false)] {
+        admin.helm_upgrade(&["--set", &format!("launcher.sharedRights={value}")]);
+        for kind in ["policies", "policybindings"] {
+            let kind = format!("validatingadmission{kind}");
+            let own = format!("{kind}/{0}-launchers.{0}", admin.name);
+            let cases = [
+                ("get", own.as_str(), "", expected),
+                ("patch", &own, "", false),
+                ("list", &kind, "", false),
+            ];
+            check_rights(&admin, CONTROLLER, &cases);
+            // Launchers that run need it until their end.
+            admin.kubectl(&["get", &own]).unwrap();
+        }
+    }
+    admin.helm(&["uninstall", admin.name]).unwrap();
+    let own = format!("{0}-launchers.{0}", admin.name);
+    admin
+        .kubectl(&["get", "validatingadmissionpolicies", &own])
+        .unwrap();
+    // The next installation takes it over.
+    admin.helm_upgrade(&["--set", "launcher.sharedRights=true"]);
+}
+
+#[tokio::test]
 async fn the_checks_of_nodes_read_them_and_write_their_status() {
     let admin = Admin::new("chart-node-rights").await;
     let values = "ipuNode.enabled=true,ipuNode.networkAttachmentDefinitions={team/rdma-net}";

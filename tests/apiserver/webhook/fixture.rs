@@ -264,6 +264,7 @@ fn pod_trial(client: Client) -> PodTrial {
         launcher_image: "example.org/ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,
+        launcher_policy: None,
         start_timeout: None,
     };
     PodTrial::new(client, DryRuns::default(), move |job| {

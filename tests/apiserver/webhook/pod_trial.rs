@@ -120,6 +120,7 @@ async fn examples_pass_restricted_where_they_can() {
         launcher_image: "example.org/ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,
+        launcher_policy: None,
         start_timeout: None,
     };
     let mut refused = Vec::new();

@@ -110,7 +110,8 @@ pub fn advice(error: &kube::Error) -> &'static str {
         }
         403 => {
             "its Role must allow `get` on pods, and `get` and `create` on pods/exec, for this Pod; \
-             the operator creates the Role before the launcher: check whether it was changed"
+             the operator creates the Role before the launcher: check whether it was changed. A launcher with the \
+             ServiceAccount ipu-launchers reaches the workers of its own job only"
         }
         404 => "there is no such Pod; it may have been deleted, or its name is wrong",
         429 | 500.. => {

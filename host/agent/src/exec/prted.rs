@@ -38,6 +38,25 @@ pub fn with_host_name(pod: &Pod, container: &str, agent: &Path, command: &[Strin
     words
 }
 
+/// Returns the command for a Pod with the agent that cannot be read. The agent in the Pod starts it, on the host network
+/// with the name in the hostfile as the host name of a daemon. The operator lets other Pods be read.
+pub fn through_agent(
+    pod: &str,
+    uses_host_network: bool,
+    agent: &Path,
+    command: &[String],
+) -> Vec<String> {
+    let name = without_dots(pod);
+    let task = if uses_host_network && starts_daemon(command) && name.len() <= LONGEST {
+        vec!["host-name".to_owned(), name]
+    } else {
+        vec!["run".to_owned()]
+    };
+    let agent = std::iter::once(agent.display().to_string());
+    let words = agent.chain(task).chain(["--".to_owned()]);
+    words.chain(command.iter().cloned()).collect()
+}
+
 /// The name in the hostfile, or if that is too long, the host name that the operator gives such a Pod.
 fn host_name(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref().map(without_dots);
@@ -70,7 +89,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
-    use super::with_host_name;
+    use super::{through_agent, with_host_name};
 
     const AGENT: &str = "/ipu-operator-agent/ipu-agent";
 
@@ -123,6 +142,26 @@ mod tests {
         let shortened = carried(DAEMON, rename(&long, json!("short-worker-0")));
         assert_eq!(shortened, named("short-worker-0", DAEMON));
         assert_eq!(carried(DAEMON, rename(&long, json!(null))), words(DAEMON));
+    }
+
+    #[test]
+    fn commands_for_pods_that_cannot_be_read_are_started_by_the_agent_there() {
+        for (script, uses_host_network, task) in [
+            (DAEMON, true, &["host-name", "a-b-worker-0"][..]),
+            (DAEMON, false, &["run"]),
+            ("hostname", true, &["run"]),
+        ] {
+            let command = words(script);
+            let started = through_agent(
+                "a.b-worker-0",
+                uses_host_network,
+                Path::new(AGENT),
+                &command,
+            );
+            let before = [&[AGENT], task, &["--"]].concat();
+            let before: Vec<String> = before.into_iter().map(str::to_owned).collect();
+            assert_eq!(started, [before, command].concat());
+        }
     }
 
     #[test]

@@ -4,13 +4,27 @@ use ipu_api::naming;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
-use super::metadata;
+use super::{PodSettings, metadata, uses_host_network};
 use crate::validate::{ValidJob, ValidLauncher};
 
-/// Returns the name of the launcher Pod's ServiceAccount.
+/// Returns the name of the ServiceAccount of a launcher with rights of its own.
 pub fn account_name(job: &ValidJob, launcher: &ValidLauncher) -> String {
     let chosen = launcher.service_account.clone();
     chosen.unwrap_or_else(|| naming::launcher(&job.name))
+}
+
+/// Whether a new launcher of a job uses the rights that the launchers of its namespace share.
+///
+/// A ServiceAccount of the user has other rights too, and is never shared. A launcher with shared rights reads no Pod, so
+/// it must know the host names of its workers: on the host network, that is the name of the Pod if it is short enough.
+pub fn shares_rights(job: &ValidJob, settings: &PodSettings) -> bool {
+    let has_account = |launcher: &ValidLauncher| launcher.service_account.is_some();
+    let last = job.instances.saturating_mul(job.size.workers);
+    let knows_hosts = !uses_host_network(job, settings)
+        || naming::worker(&job.name, last).len() <= naming::HOST_NAME_MAX;
+    settings.launcher_policy.is_some()
+        && job.launcher.as_ref().is_some_and(|one| !has_account(one))
+        && knows_hosts
 }
 
 /// Builds the ServiceAccount of a launcher that has none of the user.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::PodSettings;
+use super::{PodSettings, access, uses_host_network};
 use crate::validate::ValidJob;
 
 /// Folder of the agent and the files, in every container that mounts them.
@@ -123,13 +123,14 @@ pub fn hold(spec: &mut PodSpec, container: &mut Container) {
 
 fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {
     let workers = job.instances.saturating_mul(job.size.workers).to_string();
-    let command = ["/ipu-agent", "install", FOLDER, "--job", &job.name];
-    let command = command.into_iter().chain(["--workers", &workers]);
+    let words = ["/ipu-agent", "install", FOLDER, "--job", &job.name];
+    let words = words.into_iter().chain(["--workers", &workers]);
+    let command = words.map(str::to_owned).chain(known_workers(job, settings));
     Container {
         name: AGENT.to_owned(),
         image: Some(settings.launcher_image.clone()),
         image_pull_policy: settings.launcher_image_pull_policy.clone(),
-        command: Some(command.map(str::to_owned).collect()),
+        command: Some(command.collect()),
         resources: resources(main),
         security_context: Some(security_context(main)),
         volume_mounts: Some(vec![VolumeMount {
@@ -139,6 +140,18 @@ fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Containe
         }]),
         ..Container::default()
     }
+}
+
+/// Returns what a launcher with shared rights must know of its workers, because it cannot read their Pods.
+fn known_workers(job: &ValidJob, settings: &PodSettings) -> Vec<String> {
+    if !access::shares_rights(job, settings) {
+        return Vec::new();
+    }
+    let container = ["--container", &job.template.first.name];
+    let has_host_network = uses_host_network(job, settings);
+    let host_network = has_host_network.then_some("--host-network");
+    let words = container.into_iter().chain(host_network);
+    words.map(str::to_owned).collect()
 }
 
 /// Returns the resources of the container that uses the agent. Init containers run before the others, so this requests

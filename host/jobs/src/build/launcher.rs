@@ -63,7 +63,12 @@ pub fn launcher(
     }
     spec.containers = vec![container];
     keep_used_claims(&mut spec);
-    spec.service_account_name = Some(access::account_name(job, command));
+    let account = if access::shares_rights(job, settings) {
+        naming::SHARED_LAUNCHERS.to_owned()
+    } else {
+        access::account_name(job, command)
+    };
+    spec.service_account_name = Some(account);
     spec.automount_service_account_token = Some(true);
     // A second launcher of a run would start the program twice.
     workers::leave_restarts_to_the_job(&mut spec);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ipu_api::interned::Interned;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
+use ipu_api::naming;
 use ipu_api::uid::Uid;
 use ipu_runtime::pod_start::{self, StartState};
 use jiff::Timestamp;
@@ -30,6 +31,8 @@ pub struct ObservedPod {
     pub sidecars: SidecarState,
     /// Whether its command is held back.
     pub is_held: bool,
+    /// Whether it has the ServiceAccount that the launchers of its namespace share.
+    pub shares_rights: bool,
     /// Start time of its command, if that runs.
     pub running_since: Option<Box<Timestamp>>,
     /// Its start.
@@ -80,6 +83,7 @@ impl ObservedPod {
             termination: termination(pod).map(Box::new),
             sidecars: pod::sidecars(pod),
             is_held: hold == Hold::Held,
+            shares_rights: shares_rights(pod),
             running_since: hold.running_since(pod::running_since(pod)).map(Box::new),
             start: pod_start::start_state(pod, pod::main_name(pod).unwrap_or_default()),
             preparing_since: pod_start::preparing_since(pod).map(Box::new),
@@ -157,6 +161,12 @@ fn digest(text: Option<&String>) -> Uid {
 /// Whether a digest is known and differs from the current one.
 fn differs(digest: Uid, current: Uid) -> bool {
     digest != Uid::default() && digest != current
+}
+
+fn shares_rights(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    let account = spec.and_then(|spec| spec.service_account_name.as_deref());
+    account == Some(naming::SHARED_LAUNCHERS)
 }
 
 fn termination(pod: &Pod) -> Option<Termination> {

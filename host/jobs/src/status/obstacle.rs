@@ -33,6 +33,18 @@ pub enum Obstacle {
         /// The message of the API server.
         reason: String,
     },
+    /// The admission policy does not bind launchers with shared rights, so that nothing uses these.
+    Unbound {
+        /// Kind and name of the policy.
+        object: String,
+        /// What keeps it from denying.
+        defect: String,
+    },
+    /// A user has created an object of the name that the jobs of a namespace share.
+    NotShared {
+        /// Kind and name of the object.
+        object: String,
+    },
     /// The API server refused the object.
     Refused {
         /// Kind and name of the object.
@@ -50,6 +62,8 @@ impl Obstacle {
             | Self::Terminating { object, .. }
             | Self::Unreadable { object, .. }
             | Self::TrialRefused { object, .. }
+            | Self::Unbound { object, .. }
+            | Self::NotShared { object }
             | Self::Refused { object, .. } => object,
         }
     }
@@ -82,6 +96,16 @@ impl std::fmt::Display for Obstacle {
             Self::TrialRefused { object, reason } => write!(
                 formatter,
                 "no IPUs are requested, because the API server refused {object}: {reason}"
+            ),
+            Self::Unbound { object, defect } => write!(
+                formatter,
+                "{object} does not bind launchers to their own workers: {defect}; let an admin run `helm upgrade` \
+                 with launcher.sharedRights=true to restore it, or with false to give each launcher rights of its own"
+            ),
+            Self::NotShared { object } => write!(
+                formatter,
+                "{object} exists, and the operator did not create it for the launchers of the namespace; delete it, or \
+                 let an admin set launcher.sharedRights=false"
             ),
             Self::Refused { object, reason } => {
                 write!(formatter, "the API server refused {object}: {reason}")

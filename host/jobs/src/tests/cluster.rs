@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use super::fixtures::{JobFixture, MAX_IPUS, settings};
+use crate::build::PodSettings;
 use crate::context::Context;
 use crate::job_object::{JobObject, JobRef};
 use crate::metrics::JobMetrics;
@@ -58,6 +59,11 @@ struct State {
 impl Cluster {
     /// The controller's context, on this API server, which serves Kueue's API too.
     pub(crate) fn context(&self) -> Context {
+        self.context_with(settings())
+    }
+
+    /// The context of a controller with these settings for Pods.
+    pub(crate) fn context_with(&self, pods: PodSettings) -> Context {
         let state = Arc::clone(&self.0);
         let api_server = service_fn(move |request: Request<Body>| {
             let state = Arc::clone(&state);
@@ -83,7 +89,7 @@ impl Cluster {
             }
         });
         let settings = JobSettings {
-            pods: settings(),
+            pods,
             max_ipus_per_job: MAX_IPUS,
             lost_node: Some(std::time::Duration::from_secs(1)),
             instance: None,

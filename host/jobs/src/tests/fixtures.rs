@@ -24,6 +24,7 @@ pub(crate) fn settings() -> PodSettings {
         launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
         launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
         launcher_resources: None,
+        launcher_policy: None,
         start_timeout: Some(std::time::Duration::from_mins(10)),
     }
 }

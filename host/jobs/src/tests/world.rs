@@ -147,6 +147,7 @@ impl World {
             let mut rest = step.plan.clone();
             (rest.requeue, rest.apply, rest.withdraw) = (None, Vec::new(), None);
             rest.clean_up = None;
+            rest.shared = Vec::new();
             let idle = rest == Plan::default();
             steps.push(step);
             if idle && before == self.observed.status {

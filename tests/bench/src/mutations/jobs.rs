@@ -155,4 +155,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         instead: "",
         found_by: JOB_TESTS,
     },
+    Mutation {
+        name: "a running launcher loses its rights when the admin shares those of new ones",
+        file: "host/jobs/src/plan/rights.rs",
+        text: "        Some(_) => facts.launcher.shares_rights,",
+        instead: "        Some(_) => access::shares_rights(job, settings),",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "launchers share rights although the policy only audits",
+        file: "host/jobs/src/build/shared_rights.rs",
+        text: "    } else if !denies || bound.match_resources.is_some() {",
+        instead: "    } else if bound.match_resources.is_some() {",
+        found_by: JOB_TESTS,
+    },
 ];

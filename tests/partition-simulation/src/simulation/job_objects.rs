@@ -24,6 +24,7 @@ pub(super) fn pod_settings() -> PodSettings {
         launcher_image: "ipu-operator:simulated".to_owned(),
         launcher_image_pull_policy: None,
         launcher_resources: None,
+        launcher_policy: None,
         start_timeout: Some(std::time::Duration::from_mins(10)),
     }
 }
