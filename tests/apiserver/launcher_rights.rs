@@ -151,16 +151,8 @@ async fn a_launcher_reaches_the_workers_of_its_own_job_and_nothing_else() {
     assert!(reply.contains("token of a launcher's Pod"), "{reply}");
 }
 
-#[tokio::test]
-async fn only_the_operator_creates_pods_with_the_shared_account() {
-    let installation = installed().await;
-    let account = json!({"metadata": {"name": SHARED_LAUNCHERS}});
-    let account: ServiceAccount = serde_json::from_value(account).unwrap();
-    let accounts: Api<ServiceAccount> = Api::default_namespaced(installation.client.clone());
-    accounts
-        .create(&PostParams::default(), &account)
-        .await
-        .unwrap();
+/// The Pods of the namespace, for a user who may create Pods and nothing else.
+async fn pods_of_a_tenant(installation: &Installation) -> Api<Pod> {
     let role = json!({
         "metadata": {"name": "tenant"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
@@ -185,7 +177,20 @@ async fn only_the_operator_creates_pods_with_the_shared_account() {
         impersonate: Some("tenant".to_owned()),
         ..config.unwrap().auth_info
     };
-    let pods: Api<Pod> = Api::default_namespaced(client_as(&installation, tenant).await);
+    Api::default_namespaced(client_as(installation, tenant).await)
+}
+
+#[tokio::test]
+async fn only_the_operator_creates_pods_with_the_shared_account() {
+    let installation = installed().await;
+    let account = json!({"metadata": {"name": SHARED_LAUNCHERS}});
+    let account: ServiceAccount = serde_json::from_value(account).unwrap();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(installation.client.clone());
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+    let pods = pods_of_a_tenant(&installation).await;
     let pod = |account: &str| -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": "mnist-launcher"},
