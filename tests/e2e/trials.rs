@@ -155,12 +155,12 @@ pub(crate) const TRIALS: [Case; 46] = [
         "jobs_exchange_messages_over_the_network_preset",
         networks::preset_connects_workers,
     ),
-    alone("preempted_worker_comes_back", disruptions::is_preempted),
-    alone("drained_worker_comes_back", disruptions::worker_is_drained),
-    alone(
+    sparing(
         "drain_under_mpirun_is_named",
         disruptions::parallel_job_is_drained,
     ),
+    alone("preempted_worker_comes_back", disruptions::is_preempted),
+    alone("drained_worker_comes_back", disruptions::worker_is_drained),
     alone(
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
         native_pods::waits_for_its_ipus,

@@ -82,7 +82,7 @@ impl Admin<'_> {
 
     fn remove(&self, release: &str, namespace: &str) -> Result<(), KueueError> {
         let mut uninstall = self.helm(namespace);
-        uninstall.args(["uninstall", release, "--wait", "--timeout", "180s"]);
+        uninstall.args(["uninstall", release, "--wait", "--timeout", "600s"]);
         command::run(&mut uninstall).map_err(failed("remove a manager with Helm"))
     }
 
@@ -116,7 +116,7 @@ impl Admin<'_> {
             .args(["upgrade", "--install", release])
             .arg(chart)
             .arg("--create-namespace")
-            .args(["--wait", "--timeout", "180s"])
+            .args(["--wait", "--timeout", "600s"])
             .args(values);
         command::run(&mut upgrade).map_err(failed("install a manager with Helm"))
     }

@@ -44,7 +44,7 @@ impl Release {
         let mut helm = self.helm(&["upgrade", "--install", NAMESPACE]);
         helm.arg(chart)
             .arg("--create-namespace")
-            .args(["--wait", "--timeout", "180s"])
+            .args(["--wait", "--timeout", "600s"])
             .args(&self.values);
         command::run(&mut helm)
     }
@@ -60,7 +60,7 @@ impl Release {
         let chart = self.package.chart();
         let mut helm = self.helm(&["upgrade", NAMESPACE]);
         helm.arg(chart)
-            .args(["--reset-then-reuse-values", "--wait", "--timeout", "180s"]);
+            .args(["--reset-then-reuse-values", "--wait", "--timeout", "600s"]);
         for file in files {
             helm.arg("--values").arg(file);
         }
