@@ -27,7 +27,7 @@ pub const BODY_LIMIT: usize = 8 << 20;
 
 /// Most requests that wait for one kind of capacity. Together with the running requests they are fewer than the connections
 /// of the port, so that a new connection always finds an idle one that it can preempt.
-const QUEUE: usize = 96;
+const QUEUE: usize = 256;
 
 /// Bytes of all bodies that arrive or wait for memory.
 pub const BODIES: Share = Share {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 /// Most concurrent calls in one process.
-pub const CALLS: usize = 6;
+pub const CALLS: usize = 8;
 
 /// Memory limit of the instance of one call, in bytes.
 pub const CALL_MEMORY: usize = 32 << 20;

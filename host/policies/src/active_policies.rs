@@ -19,7 +19,7 @@ use super::existing_reviews::ExistingReviews;
 use super::match_evaluator::MatchEvaluator;
 
 /// Most concurrent calls of shadow policies, which must not delay enforced policies.
-pub const CONCURRENT_COMPARISONS: usize = 1;
+pub const CONCURRENT_COMPARISONS: usize = 2;
 
 /// Longest time that a process waits for the active policies at its start.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -40,8 +40,8 @@ pub const PROBES: Limits = Limits {
 pub const REST: Limits = Limits {
     port: "rest",
     connections: Share {
-        total: 256,
-        each: 64,
+        total: 512,
+        each: 128,
         queue: 0,
     },
     first: Duration::from_secs(5),
@@ -73,8 +73,8 @@ pub const METRICS: Limits = Limits {
 pub const WEBHOOKS: Limits = Limits {
     port: "webhooks",
     connections: Share {
-        total: 384,
-        each: 96,
+        total: 1_024,
+        each: 256,
         queue: 0,
     },
     first: Duration::from_secs(5),

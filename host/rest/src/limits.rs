@@ -32,8 +32,8 @@ const BODY: Duration = Duration::from_secs(5);
 
 /// Concurrent requests. Others wait in a bounded queue: together they are fewer than the connections of any port.
 pub const CONCURRENCY: Share = Share {
-    total: 32,
-    each: 8,
+    total: 64,
+    each: 16,
     queue: 64,
 };
 
