@@ -85,6 +85,9 @@ pub(super) const NODES: Suite = Suite {
 mod tests {
     use super::*;
 
+    /// The tests that only `make test-full` runs.
+    const LONG: [&str; 2] = ["clock::", "partition::measured::"];
+
     #[test]
     fn each_test_is_in_one_of_two_parts() {
         for (part, rest) in [(&QUICK, &SIMULATION), (&API_SERVER, &API_SERVER_LATER)] {
@@ -92,6 +95,7 @@ mod tests {
             let arguments = part.arguments.iter();
             let skipped: Vec<_> = arguments
                 .filter_map(|argument| argument.strip_prefix("--skip="))
+                .filter(|skipped| !LONG.contains(skipped))
                 .collect();
             let arguments = rest.arguments.iter().copied();
             let filters: Vec<_> = arguments
