@@ -222,12 +222,11 @@ impl Effects for KubeEffects<'_> {
         let mut applied = self.apply_own_rights(plan, kinds).await?;
         let (context, policy) = (self.context, &self.context.settings.pods.launcher_policy);
         if let Some(policy) = policy {
-            let place = (self.namespace.as_str(), policy.as_str());
             let shared = plan.shared.iter();
             let shared = shared.filter(|object| kinds.contains(&object.kind()));
             let rights = &context.shared_rights;
             let obstacles = rights
-                .apply(&context.client, place, shared.collect())
+                .apply(&context.client, &self.namespace, policy, shared.collect())
                 .await?;
             applied.blocked |= !obstacles.is_empty();
             applied.obstacles.extend(obstacles);

@@ -35,7 +35,8 @@ impl SharedRights {
     pub(super) async fn apply(
         &self,
         client: &Client,
-        (namespace, policy): (&str, &str),
+        namespace: &str,
+        policy: &str,
         objects: Vec<&Applicable>,
     ) -> Result<Vec<Obstacle>, StepError> {
         let now = clock::now();
@@ -46,7 +47,7 @@ impl SharedRights {
         if let Some(defect) = defect(client, policy).await? {
             self.read.lock().remove(namespace);
             let empty = shared_rights::empty_role(namespace);
-            writes::shared::apply(client, namespace, &empty, false).await?;
+            writes::shared::withdraw(client, namespace, &empty).await?;
             return Ok(vec![Obstacle::Unbound {
                 object: format!("ValidatingAdmissionPolicy {policy}"),
                 defect: defect.to_owned(),
@@ -79,6 +80,8 @@ impl SharedRights {
 
     fn record(&self, namespace: &str, kind: DependentKind, now: Timestamp) {
         let mut read = self.read.lock();
+        // Namespaces come and go. What no job of a namespace has read lately is of no use.
+        read.retain(|_, times| times.iter().any(|time| now.duration_since(*time) < TRUSTED));
         let never = [Timestamp::UNIX_EPOCH; DependentKind::COUNT];
         let times = read.entry(namespace.into()).or_insert(never);
         times[kind.index()] = now;
@@ -92,12 +95,10 @@ async fn apply(
 ) -> Result<Option<Obstacle>, WriteError> {
     match object {
         Applicable::ServiceAccount(object) => {
-            writes::shared::apply(client, namespace, object, true).await
+            writes::shared::apply(client, namespace, object).await
         }
-        Applicable::Role(object) => writes::shared::apply(client, namespace, object, true).await,
-        Applicable::RoleBinding(object) => {
-            writes::shared::apply(client, namespace, object, true).await
-        }
+        Applicable::Role(object) => writes::shared::apply(client, namespace, object).await,
+        Applicable::RoleBinding(object) => writes::shared::apply(client, namespace, object).await,
     }
 }
 

@@ -106,22 +106,43 @@ where
         + Clone
         + Debug,
 {
+    let conflict = |found: &K| ownership_conflict(found, object, owner);
+    apply_unless(client, namespace, object, expected, conflict).await
+}
+
+/// Applies an object (server-side apply), unless it is as desired, or the found one is a conflict. An absent one is created,
+/// so that one of a user, created meanwhile, is found.
+async fn apply_unless<K>(
+    client: &Client,
+    namespace: &str,
+    object: &K,
+    expected: bool,
+    conflict: impl Fn(&K) -> Option<Obstacle>,
+) -> ApplyResult
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug,
+{
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let name = object.name_any();
-    if !expected {
+    let read = async || {
+        let found = api.get_opt(&name).await;
+        found.map_err(|source| failed("read", object, source))
+    };
+    let mut found = if expected { read().await? } else { None };
+    if found.is_none() {
         match api.create(&requests::post(), object).await {
             Ok(created) => return Ok(Ok(version(created.meta()))),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(kube::Error::Api(status)) if status.is_already_exists() => found = read().await?,
             Err(error) => return refused_or_failed("create", object, error).map(Err),
         }
     }
-    let found = api
-        .get_opt(&name)
-        .await
-        .map_err(|source| failed("read", object, source))?;
     let mut desired = object.clone();
     if let Some(found) = found {
-        if let Some(obstacle) = ownership_conflict(&found, object, owner) {
+        if let Some(obstacle) = conflict(&found) {
             return Ok(Err(obstacle));
         }
         if contains_all(&json!(found), &json!(object)) {
