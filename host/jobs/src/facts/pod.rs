@@ -197,6 +197,9 @@ fn has_no_grace_left(pod: &Pod) -> bool {
         && metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
 }
 
+/// Maximum number of finalizers that a message names. A user can give a Pod any number.
+const FINALIZERS_MAX: usize = 4;
+
 /// Returns the finalizers that keep a deleted Pod whose containers have ended.
 pub fn holding_finalizers(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref();
@@ -204,7 +207,12 @@ pub fn holding_finalizers(pod: &Pod) -> Option<String> {
     let has_ended = matches!(phase, Some("Succeeded" | "Failed")) || has_no_grace_left(pod);
     let finalizers = pod.metadata.finalizers.as_ref();
     let finalizers = finalizers.filter(|all| has_ended && !all.is_empty());
-    finalizers.map(|all| all.join(", "))
+    finalizers.map(|all| match all.split_at_checked(FINALIZERS_MAX) {
+        Some((named, others)) if !others.is_empty() => {
+            format!("{} and {} more", named.join(", "), others.len())
+        }
+        _ => all.join(", "),
+    })
 }
 
 /// The sidecars of a Pod whose main container has ended.

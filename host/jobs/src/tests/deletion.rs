@@ -68,6 +68,16 @@ fn what_is_being_deleted_is_waited_for_and_named() {
         "{waiting}, which has ended and is kept by the finalizer example.com/hold; who set it has to remove it"
     );
     assert_eq!(message, expected);
+    let finalizers = (0..100).map(|number| format!("example.com/{number}"));
+    world.observed.pods[0].metadata.finalizers = Some(finalizers.collect());
+    let seen = world.observed.read();
+    let message = finalize::status(&deleting(&seen.pods, &[]), world.status(), now).last_message;
+    assert!(
+        message.contains(
+            "the finalizer example.com/0, example.com/1, example.com/2, example.com/3 and 96 more;"
+        ),
+        "{message}"
+    );
 
     world.waits(0, "does not answer: connection refused");
     let found = &mut world.observed.partitions[0];
