@@ -91,7 +91,7 @@ impl ActivePolicies {
                 self.compare_in_background(
                     shadow,
                     Purpose::Decision,
-                    decided(),
+                    &decided,
                     DecidedRequest::subject,
                     DecidedRequest::compare,
                 );

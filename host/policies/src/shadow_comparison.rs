@@ -27,12 +27,13 @@ impl BoundShadow {
 
 impl ActivePolicies {
     /// Starts the comparison for a request that the label selectors of the policy select. If the match conditions hold too,
-    /// `compare` calls the guest and compares its answer. `subject` is what the conditions see of `request`.
+    /// `compare` calls the guest and compares its answer. `subject` is what the conditions see of the request, which `request`
+    /// copies only if a permit is free: most comparisons of a busy process are skipped.
     pub fn compare_in_background<R, C>(
         &self,
         shadow: &BoundShadow,
         purpose: Purpose,
-        request: R,
+        request: impl FnOnce() -> R,
         subject: fn(&R) -> MatchSubject<'_>,
         compare: impl FnOnce(ActivePolicies, BoundPolicy, R) -> C + Send + 'static,
     ) where
@@ -45,6 +46,7 @@ impl ActivePolicies {
             return;
         };
         let (policies, evaluator) = (self.clone(), self.evaluator().clone());
+        let request = request();
         tokio::spawn(caught(async move {
             let seen = subject(&request);
             let matched = evaluator.matches(&policy.matcher, &seen, purpose).await;

@@ -48,7 +48,7 @@ impl ChainRun<'_> {
             let has_conditions = shadow.policy.matcher.has_conditions();
             let input = self.match_input(&before, has_conditions);
             if shadow.selects(&self.subject(&input)) {
-                let answered = AnsweredRequest {
+                let answered = || AnsweredRequest {
                     request: self.request.clone(),
                     admission: self.admission.clone(),
                     input,
