@@ -35,7 +35,7 @@ enum Task {
         #[command(flatten)]
         known: Known,
     },
-    /// Be PID 1 of a container: reap, pass SIGTERM and SIGINT on, and end.
+    /// Be PID 1 of a container: reap, pass the signal that stops it on, and end.
     Idle {
         /// Seconds that the other processes have to end after a signal.
         #[arg(long, default_value_t = 10)]

@@ -216,7 +216,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Finished(_) => clean_up::clean_up(job, facts),
     };
     let creates_pods = !plan.create_pods.is_empty();
-    let rights = rights::rights(job, facts, phase, (settings, creates_pods));
+    let rights = rights::rights(job, facts, phase, settings, creates_pods);
     plan.apply = rights.apply;
     plan.shared = rights.shared;
     plan.withdraw = rights.withdraw;

@@ -200,7 +200,7 @@ fn evict<'a>(
         .iter()
         .copied()
         .filter(|one| one.spec.owner.uid != *mine && position(one) < position(me))
-        .filter(|one| can_leave(one) && !is_overdue(one, now))
+        .filter(|partition| can_leave(partition) && !is_overdue(partition, now))
         .collect();
     earlier.sort_by_key(|one| position(one));
     match earlier.into_iter().find(|one| fits.all(one)) {

@@ -44,20 +44,23 @@ where
     /// [`DryRuns::refusal`].
     pub async fn refusal(&self, dry_runs: &DryRuns, api: &Api<K>) -> Option<String> {
         let reason = dry_runs.refusal(api, &self.usual).await?;
-        self.reason(dry_runs, api, reason).await
+        let is_refused = self.is_otherwise_refused(dry_runs, api).await;
+        is_refused.then_some(reason)
     }
 
     /// The same, without a request if the API server has accepted the form in the last seconds.
     pub async fn new_refusal(&self, dry_runs: &DryRuns, api: &Api<K>) -> Option<String> {
         let reason = dry_runs.new_refusal(api, &self.usual).await?;
-        self.reason(dry_runs, api, reason).await
+        let is_refused = self.is_otherwise_refused(dry_runs, api).await;
+        is_refused.then_some(reason)
     }
 
-    async fn reason(&self, dry_runs: &DryRuns, api: &Api<K>, reason: String) -> Option<String> {
-        if let Some(otherwise) = &self.otherwise {
-            dry_runs.new_refusal(api, otherwise).await?;
+    /// Whether there is no other form that the API server accepts.
+    async fn is_otherwise_refused(&self, dry_runs: &DryRuns, api: &Api<K>) -> bool {
+        match &self.otherwise {
+            Some(otherwise) => dry_runs.new_refusal(api, otherwise).await.is_some(),
+            None => true,
         }
-        Some(reason)
     }
 }
 

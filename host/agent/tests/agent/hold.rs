@@ -74,7 +74,7 @@ fn a_released_command_is_the_same_process_as_the_agent() {
         let mask = u64::from_str_radix(mask, 16).unwrap();
         let handled = ENDING.map(|(signal, _)| signal);
         let handled = handled.into_iter().chain([Signal::SIGPIPE]);
-        let left = handled.filter(|one| (mask >> (*one as i32 - 1)) & 1 == 1);
+        let left = handled.filter(|signal| (mask >> (*signal as i32 - 1)) & 1 == 1);
         assert_eq!(left.count(), 0, "{what}");
     }
 }

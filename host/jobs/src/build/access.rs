@@ -23,7 +23,10 @@ pub fn shares_rights(job: &ValidJob, settings: &PodSettings) -> bool {
     let knows_hosts = !uses_host_network(job, settings)
         || naming::worker(&job.name, last).len() <= naming::HOST_NAME_MAX;
     settings.launcher_policy.is_some()
-        && job.launcher.as_ref().is_some_and(|one| !has_account(one))
+        && job
+            .launcher
+            .as_ref()
+            .is_some_and(|launcher| !has_account(launcher))
         && knows_hosts
 }
 

@@ -155,8 +155,8 @@ fn refer(
     annotations.insert(key, value);
 }
 
-/// Returns the value of a reference to one of the containers that only workers have. A value that only the kubelet knows is that
-/// of the launcher, on the launcher's node.
+/// Returns the value of a reference to one of the containers that only workers have. A value that only the kubelet knows
+/// is that of the launcher, on the launcher's node.
 fn resolve(
     reference: &mut ResourceFieldSelector,
     workers: &[&Container],

@@ -24,9 +24,9 @@ pub fn otherwise(job: &ValidJob, usual: &Pod) -> Option<Pod> {
     if let (true, Some(spec)) = (has_default, &mut launcher.spec) {
         let containers = spec.init_containers.iter_mut().flatten();
         let containers = containers.chain(&mut spec.containers);
-        for container in containers.filter(|one| [agent::AGENT, CONTAINER].contains(&&*one.name)) {
-            container.resources = None;
-        }
+        let own =
+            containers.filter(|container| [agent::AGENT, CONTAINER].contains(&&*container.name));
+        own.for_each(|container| container.resources = None);
     }
     (launcher != *usual).then_some(launcher)
 }

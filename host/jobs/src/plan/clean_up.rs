@@ -58,11 +58,11 @@ pub(super) fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
 /// Returns the deletion of workers by the policy. `None`: it keeps them.
 fn cleaned_up(job: &ValidJob, facts: &Facts) -> Option<CleanUp> {
     let policy = job.clean_pod_policy;
-    let has_partition = |one: &&Instance| deletion(&one.partition).is_some();
+    let has_partition = |instance: &&Instance| deletion(&instance.partition).is_some();
     let workers = facts
         .all()
         .filter(has_partition)
-        .flat_map(|one| &one.workers);
+        .flat_map(|instance| &instance.workers);
     (policy != CleanPodPolicy::None).then(|| CleanUp {
         policy,
         workers: workers.map(|worker| worker.name.clone()).collect(),

@@ -27,7 +27,8 @@ pub(super) fn rights(
     job: &ValidJob,
     facts: &Facts,
     phase: &Phase,
-    (settings, creates_pods): (&PodSettings, bool),
+    settings: &PodSettings,
+    creates_pods: bool,
 ) -> Rights {
     let Some(launcher) = &job.launcher else {
         return Rights::default();

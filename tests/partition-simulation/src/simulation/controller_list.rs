@@ -15,7 +15,10 @@ use super::world::World;
 impl World {
     /// All entries of the list, each with its controller: first names, and then second ones.
     fn entries(&self) -> impl Iterator<Item = (&ControllerRef, &Controller)> {
-        let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let listed = self
+            .controllers
+            .iter()
+            .filter(|controller| controller.is_listed);
         let first = listed.map(|controller| (&controller.reference, controller));
         let second = self.second_names.iter();
         first.chain(second.map(move |(entry, index)| (entry, &self.controllers[*index])))

@@ -157,13 +157,13 @@ fn check(world: &mut World, waiting: &[usize]) {
 
 fn phase(world: &World, job: usize, slot: usize) -> Option<PartitionPhase> {
     let object = world.api.get(key_of(job, slot));
-    object.map(|one| api_server::phase(&one.object))
+    object.map(|stored| api_server::phase(&stored.object))
 }
 
 /// Whether a request waits for IPUs that a controller may have again.
 fn expects_more(world: &World, job: usize, slot: usize) -> bool {
     let object = world.api.get(key_of(job, slot));
-    let status = object.and_then(|one| one.object.status.as_ref());
+    let status = object.and_then(|stored| stored.object.status.as_ref());
     let mut reasons = status.iter().flat_map(|status| &status.waiting);
     reasons.any(|reason| {
         let texts = [

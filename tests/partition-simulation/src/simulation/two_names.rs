@@ -75,7 +75,8 @@ fn gang_is_rejected(world: &mut World) {
     let is_rejected = |world: &World| {
         (0..2).all(|slot| {
             let object = world.api.get(key_of(gang, slot));
-            object.is_some_and(|one| api_server::phase(&one.object) == PartitionPhase::Rejected)
+            object
+                .is_some_and(|stored| api_server::phase(&stored.object) == PartitionPhase::Rejected)
         })
     };
     let deadline = world.event_queue.now() + REJECTED_WITHIN;
@@ -91,7 +92,7 @@ fn gang_is_rejected(world: &mut World) {
 fn job_stays(world: &mut World, job: usize, controller: &str) {
     let id = |world: &World| {
         let object = world.api.get(key_of(job, 0));
-        let status = object.and_then(|one| one.object.status.clone());
+        let status = object.and_then(|stored| stored.object.status.clone());
         status.and_then(|status| status.partition_id)
     };
     let before = id(world);

@@ -137,7 +137,7 @@ impl Cluster {
         }
     }
 
-    /// Both leaders have a round, in any order. In so many of a thousand cases, the watch of a leader is up to date.
+    /// Both leaders have a round, in any order. In this number of a thousand cases, the watch of a leader is up to date.
     fn rounds(&mut self, rng: &mut Rng, current: u64) {
         let first = rng.below(2);
         for release in [first, 1 - first] {
