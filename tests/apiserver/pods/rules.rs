@@ -24,27 +24,28 @@ async fn refusal(pods: &Api<Pod>, pod: &Pod) -> String {
     created.unwrap_err().to_string()
 }
 
+/// Waits until the policy of this label refuses the Pod. The API server follows each new policy with a short delay of its
+/// own.
+async fn once_refused(native: &Native, pod: &Pod, label: &str) {
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let refusal = format!("only the operator creates Pods with {label}");
+    eventually(&refusal, async || {
+        let created = native.pods().create(&dry_run, pod).await;
+        Seen::when(created.err().map(|error| error.to_string()), |error| {
+            error.as_ref().is_some_and(|error| error.contains(&refusal))
+        })
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_label_of_the_user_decides_nothing() {
     let mut native = Native::without_reconciler(&[64, 64]).await;
     let of_job = json!({"graphcore.ai/job-uid": "x", "graphcore.ai/native-pod": "true"});
-    // The API server follows a new policy with a short delay.
-    eventually("only the operator creates Pods of jobs", async || {
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let asked = native
-            .pods()
-            .create(&dry_run, &forged("x", "4", &of_job))
-            .await;
-        Seen::when(asked.err().map(|error| error.to_string()), |error| {
-            error
-                .as_ref()
-                .is_some_and(|error| error.contains("only the operator creates"))
-        })
-    })
-    .await;
+    once_refused(&native, &forged("x", "4", &of_job), "graphcore.ai/job-uid").await;
     // Without that label, the guests see the size.
     let native_pod = json!({"graphcore.ai/native-pod": "true"});
     let refused = refusal(&native.pods(), &forged("x", "128", &native_pod)).await;
@@ -57,8 +58,8 @@ async fn a_label_of_the_user_decides_nothing() {
     let mut user = json!(user);
     user["metadata"]["annotations"] = json!({});
     user["spec"]["schedulingGates"] = json!([]);
-    let refused = refusal(&native.pods(), &serde_json::from_value(user).unwrap()).await;
-    assert!(refused.contains("graphcore.ai/partition-id"), "{refused}");
+    let user = serde_json::from_value(user).unwrap();
+    once_refused(&native, &user, "graphcore.ai/partition-id").await;
 
     reviewed_by_the_reconciler(&mut native).await;
 }
