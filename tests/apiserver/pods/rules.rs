@@ -26,7 +26,7 @@ async fn refusal(pods: &Api<Pod>, pod: &Pod) -> String {
 
 /// Waits until the policy of this label refuses the Pod. The API server follows each new policy with a short delay of its
 /// own.
-async fn once_refused(native: &Native, pod: &Pod, label: &str) {
+async fn once_label_refused(native: &Native, pod: &Pod, label: &str) {
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
@@ -45,7 +45,7 @@ async fn once_refused(native: &Native, pod: &Pod, label: &str) {
 async fn a_label_of_the_user_decides_nothing() {
     let mut native = Native::without_reconciler(&[64, 64]).await;
     let of_job = json!({"graphcore.ai/job-uid": "x", "graphcore.ai/native-pod": "true"});
-    once_refused(&native, &forged("x", "4", &of_job), "graphcore.ai/job-uid").await;
+    once_label_refused(&native, &forged("x", "4", &of_job), "graphcore.ai/job-uid").await;
     // Without that label, the guests see the size.
     let native_pod = json!({"graphcore.ai/native-pod": "true"});
     let refused = refusal(&native.pods(), &forged("x", "128", &native_pod)).await;
@@ -59,7 +59,7 @@ async fn a_label_of_the_user_decides_nothing() {
     user["metadata"]["annotations"] = json!({});
     user["spec"]["schedulingGates"] = json!([]);
     let user = serde_json::from_value(user).unwrap();
-    once_refused(&native, &user, "graphcore.ai/partition-id").await;
+    once_label_refused(&native, &user, "graphcore.ai/partition-id").await;
 
     reviewed_by_the_reconciler(&mut native).await;
 }
