@@ -2,6 +2,7 @@
 //! and no API server.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,13 +99,21 @@ async fn published(registry: &Registry, folder: &Path, tools: &Tools) {
     let cosign = Cosign {
         program: tools.program("cosign").to_owned(),
         key: folder.join("cosign.key"),
-        variables: vec![
-            ("COSIGN_PASSWORD", PASSWORD.into()),
-            ("SSL_CERT_FILE", ca.clone().into()),
-        ],
+        registry_ca: Some(ca.clone()),
+        variables: vec![("COSIGN_PASSWORD", PASSWORD.into())],
     };
     let archive = format!("{}.tar.gz", name(VERSION));
     cosign.sign_files(&folder.join(&archive)).unwrap();
+    for signed in [sums::NAME, &archive] {
+        let bundle = folder.join(format!("{signed}.sigstore.json"));
+        let mode = fs::metadata(&bundle).unwrap().permissions().mode();
+        assert_eq!(
+            mode & 0o444,
+            0o444,
+            "everybody downloads {}",
+            bundle.display()
+        );
+    }
     let host = registry.host();
     let ca_pem = fs::read(&ca).unwrap();
     let pushed = publish::push(&unpacked, &host, Some(&ca_pem))

@@ -49,6 +49,7 @@ pub(crate) fn publish(
         Ok(Cosign {
             program,
             key,
+            registry_ca: publisher.registry_ca.clone(),
             variables: Vec::new(),
         })
     });

@@ -1,25 +1,39 @@
 //! Signatures and provenance by the key of a publisher, with cosign. Nothing is written to a public log.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use cluster::command::{self, CommandError};
 
 use crate::package::provenance;
 use crate::package::sums;
 
-/// cosign cannot sign.
+/// Something cannot be signed.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to sign {what} with the key {}; its password is in COSIGN_PASSWORD", key.display())]
-pub struct SigningError {
-    /// What was to be signed.
-    what: String,
-    /// The key.
-    key: PathBuf,
-    /// The cause.
-    #[source]
-    source: Box<CommandError>,
+pub enum SigningError {
+    /// cosign failed.
+    #[error("failed to sign {what} with the key {}; its password is in COSIGN_PASSWORD", key.display())]
+    Sign {
+        /// What was to be signed.
+        what: String,
+        /// The key.
+        key: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<CommandError>,
+    },
+    /// The mode of a bundle cannot be changed.
+    #[error("failed to make {} readable for everybody", bundle.display())]
+    Readable {
+        /// The bundle.
+        bundle: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// cosign with the key of a publisher.
@@ -29,6 +43,8 @@ pub struct Cosign {
     pub program: PathBuf,
     /// A private key of `cosign generate-key-pair`, or the URI of one in a key management system.
     pub key: PathBuf,
+    /// File with the CAs of the registry's certificate, in PEM, instead of the public ones.
+    pub registry_ca: Option<PathBuf>,
     /// Further variables, such as COSIGN_PASSWORD, instead of those of this process.
     pub variables: Vec<(&'static str, OsString)>,
 }
@@ -46,7 +62,11 @@ impl Cosign {
         let predicate = option("--predicate", &folder.join(provenance::NAME));
         let kind = OsString::from(format!("--type={}", provenance::TYPE));
         let attest = [predicate, kind, bundle(&name), archive.into()];
-        self.run("attest-blob", &attest, &name)
+        self.run("attest-blob", &attest, &name)?;
+        for signed in [sums::NAME, &name] {
+            make_readable(&folder.join(format!("{signed}.sigstore.json")))?;
+        }
+        Ok(())
     }
 
     /// Signs artefacts of registries, as `registry/repository@digest`, and attests the provenance of each.
@@ -55,15 +75,16 @@ impl Cosign {
         references: &[String],
         predicate: &Path,
     ) -> Result<(), SigningError> {
-        self.run("sign", references, &references.join(", "))?;
+        let ca = self.registry_ca.iter();
+        let ca: Vec<_> = ca.map(|ca| option("--registry-cacert", ca)).collect();
+        let names = references.iter().map(OsString::from);
+        let sign: Vec<_> = ca.iter().cloned().chain(names).collect();
+        self.run("sign", &sign, &references.join(", "))?;
         for reference in references {
             let kind = OsString::from(format!("--type={}", provenance::TYPE));
-            let attest = [
-                option("--predicate", predicate),
-                kind,
-                OsString::from(reference),
-            ];
-            self.run("attest", &attest, reference)?;
+            let predicate = option("--predicate", predicate);
+            let attest = [predicate, kind, OsString::from(reference)];
+            self.run("attest", &[&ca[..], &attest].concat(), reference)?;
         }
         Ok(())
     }
@@ -81,12 +102,22 @@ impl Cosign {
             .arg(option("--key", &self.key))
             .args(arguments)
             .envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command::run(&mut cosign).map_err(|source| SigningError {
+        command::run(&mut cosign).map_err(|source| SigningError::Sign {
             what: what.to_owned(),
             key: self.key.clone(),
             source: Box::new(source),
         })
     }
+}
+
+/// Gives everybody the right to read a bundle: cosign gives it to the publisher alone, and a server of downloads is another
+/// user.
+fn make_readable(bundle: &Path) -> Result<(), SigningError> {
+    let readable = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(bundle, readable).map_err(|source| SigningError::Readable {
+        bundle: bundle.to_owned(),
+        source,
+    })
 }
 
 /// An option with a path.
