@@ -11,6 +11,7 @@ mod sizing;
 mod table;
 mod template;
 mod update;
+mod variables;
 
 use serde_json::Value;
 
@@ -86,6 +87,7 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
     template::check(spec, sizing, &mut verdict);
     init_containers::check(spec, &mut verdict);
     mounts::check(spec, &mut verdict);
+    variables::check(spec, &mut verdict);
     if let Some(old_spec) = old_spec {
         update::check(spec, old_spec, &mut verdict);
     }
