@@ -46,13 +46,20 @@ pub fn deleting(pods: &[Arc<ObservedPod>], partitions: &[Arc<ObservedPartition>]
         };
     }
     if !partitions.is_empty() {
-        let live = partitions.iter().filter(|one| !one.is_terminating);
+        let live = partitions
+            .iter()
+            .filter(|partition| !partition.is_terminating);
         return Deleting::Partitions {
             plan: Plan {
-                delete_partitions: live.map(|one| Deletion::of(&one.object)).collect(),
+                delete_partitions: live
+                    .map(|partition| Deletion::of(&partition.object))
+                    .collect(),
                 ..Plan::default()
             },
-            remaining: partitions.iter().map(|one| describe(one)).collect(),
+            remaining: partitions
+                .iter()
+                .map(|partition| describe(partition))
+                .collect(),
         };
     }
     Deleting::Done
@@ -66,7 +73,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
             "WaitingForPods",
             format!(
                 "deleting: waiting for Pods to end: {}",
-                remaining.join(", ")
+                named(remaining, ", ")
             ),
         ),
         Deleting::Partitions { remaining, .. } => (
@@ -74,7 +81,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
             format!(
                 "deleting: {}; where a V-IPU controller never comes back, annotate the \
                  IPUPartition with {}=true",
-                remaining.join("; "),
+                named(remaining, "; "),
                 labels::FORCE_ANNOTATION
             ),
         ),
@@ -86,6 +93,23 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
         last_message: message,
         conditions: conditions.into_vec(),
         ..old.clone()
+    }
+}
+
+/// Maximum number of objects that the message names. A job can have hundreds, and each of their ends changes the message.
+const NAMED_MAX: usize = 8;
+
+/// Joins the descriptions of the first objects, and counts the others.
+fn named(remaining: &[String], separator: &str) -> String {
+    match remaining.split_at_checked(NAMED_MAX) {
+        Some((first, others)) if !others.is_empty() => {
+            format!(
+                "{}{separator}and {} more",
+                first.join(separator),
+                others.len()
+            )
+        }
+        _ => remaining.join(separator),
     }
 }
 

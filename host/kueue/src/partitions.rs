@@ -21,7 +21,7 @@ pub struct JobPartition {
 impl JobPartition {
     /// Reads an IPUPartition. `None`: it belongs to no IPUJob.
     pub fn of(object: &IPUPartition) -> Option<Self> {
-        (object.spec.owner.kind == "IPUJob").then(|| Self::of_owner(object))
+        object.spec.owner.is_job().then(|| Self::of_owner(object))
     }
 
     /// Reads an IPUPartition of any owner; the job in its fields is the owner.

@@ -279,7 +279,7 @@ impl JobObject for IPUPartition {
 
     fn job(&self) -> Option<JobRef> {
         let owner = &self.spec.owner;
-        (owner.kind == "IPUJob").then(|| JobRef {
+        owner.is_job().then(|| JobRef {
             namespace: owner.namespace.as_str().into(),
             name: owner.name.as_str().into(),
             uid: job_uid(&owner.namespace, &owner.uid),

@@ -1,11 +1,13 @@
 //! Jobs that are being deleted.
 
 use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::IPUJobStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::JobFixture;
 use super::world::World;
 use crate::finalize::{self, Deleting, deleting};
+use crate::plan::Plan;
 
 #[test]
 fn pods_go_first_then_partitions_then_the_finalizer() {
@@ -90,4 +92,20 @@ fn what_is_being_deleted_is_waited_for_and_named() {
     ] {
         assert!(message.contains(part), "{message}");
     }
+}
+
+#[test]
+fn hundreds_of_objects_are_counted_and_eight_are_named() {
+    let now = World::new().now;
+    let names = |count: u32| (0..count).map(|number| format!("w-{number}")).collect();
+    let message = |remaining| {
+        let deleting = Deleting::Pods {
+            plan: Plan::default(),
+            remaining,
+        };
+        finalize::status(&deleting, &IPUJobStatus::default(), now).last_message
+    };
+    let eight = "deleting: waiting for Pods to end: w-0, w-1, w-2, w-3, w-4, w-5, w-6, w-7";
+    assert_eq!(message(names(8)), eight);
+    assert_eq!(message(names(256)), format!("{eight}, and 248 more"));
 }
