@@ -1,6 +1,7 @@
 //! Possible mistakes in the partition core and in the reconciler of jobs. The simulation of the core, its model check,
 //! or tests must find each of them.
 
+mod controllers;
 mod core;
 mod jobs;
 mod placement;
@@ -115,6 +116,8 @@ pub struct Mutation {
 /// Every mistake that is tried.
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
     let of_partitions = core::MUTATIONS.iter().chain(placement::MUTATIONS);
-    let of_partitions = of_partitions.chain(sweep::MUTATIONS);
+    let of_partitions = of_partitions
+        .chain(controllers::MUTATIONS)
+        .chain(sweep::MUTATIONS);
     of_partitions.chain(jobs::MUTATIONS)
 }
