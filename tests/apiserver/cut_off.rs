@@ -46,7 +46,7 @@ struct Object {
 }
 
 impl Writes {
-    /// Writes about objects of these names, of which so many are sent. No name may be a part of another one.
+    /// Writes about objects of these names, of which at most the number is sent. No name may be a part of another one.
     pub(crate) fn limited<'a>(limits: impl IntoIterator<Item = (&'a str, Option<usize>)>) -> Self {
         let object = |(name, limit): (&str, Option<usize>)| {
             let object = Object {

@@ -112,7 +112,7 @@ fn a_simulation_of_many_lives_breaks_no_invariant() {
     }
 }
 
-/// Runs one seed after the other, from `first` on, until so many jobs came and went, each run on a
+/// Runs one seed after the other, from `first` on, until this number of jobs has come and gone, each run on a
 /// thread of its own, as many at a time as there are processors.
 fn simulate(first: u64, wanted: u64) -> Coverage {
     let (next, lives) = (AtomicU64::new(first), AtomicU64::new(0));

@@ -30,7 +30,7 @@ impl ControllerPool {
         self.failure_log().last(controller, Timestamp::now())
     }
 
-    /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
+    /// Notes the state of partition `id`, which has this number of GCDs. If it has just failed, this reads its IPUs from the
     /// controller, and logs those that fail repeatedly.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
         let now = Timestamp::now();

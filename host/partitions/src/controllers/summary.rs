@@ -59,7 +59,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Adds a partition of so many IPUs.
+    /// Adds a partition of this number of IPUs.
     pub fn add(&mut self, ipus: u32) {
         self.partitions += 1;
         self.ipus = self.ipus.saturating_add(ipus);
@@ -91,7 +91,7 @@ pub fn summaries(states: Vec<ControllerState>, ours: &OursByController) -> Vec<S
     summaries.collect()
 }
 
-/// The figures of one controller with so many other partitions.
+/// The figures of one controller with this number of other partitions.
 pub fn summary(state: ControllerState, ours: Ours, other_count: usize) -> Summary {
     let view = state.view;
     let besides = state.withheld.map_or(0, |withheld| withheld.besides);

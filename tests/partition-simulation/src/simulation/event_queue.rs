@@ -104,7 +104,7 @@ pub(super) enum Event {
 pub(super) enum Fate {
     /// It is created.
     Come,
-    /// It requests so many partitions from now on.
+    /// It requests this number of partitions from now on.
     Scale(usize),
     /// It is deleted, and cleans up.
     Delete,
@@ -128,7 +128,7 @@ impl EventQueue {
         self.now
     }
 
-    /// Adds what happens in so many milliseconds.
+    /// Adds what happens after these milliseconds.
     pub(super) fn add(&mut self, delay: u64, event: Event) {
         self.added += 1;
         self.events.insert((self.now + delay, self.added), event);

@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// A replica crashes, and restarts after so many milliseconds.
+    /// A replica crashes, and restarts after these milliseconds.
     pub(super) fn kill(&mut self, who: usize, downtime: u64) {
         self.crash(who, downtime);
         self.repair_later(downtime, Repair::Started(who));

@@ -32,7 +32,7 @@ const GRACE: i64 = 30;
 pub(super) enum PodStage {
     /// It gets a node, which may reject it.
     Scheduled,
-    /// Its containers start, after so many attempts of its program.
+    /// Its containers start, after this number of attempts of its program.
     Starts(u32),
     /// The kubelet has ended it, and it is gone.
     Gone,

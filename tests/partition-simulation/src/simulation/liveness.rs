@@ -315,7 +315,7 @@ impl World {
     }
 }
 
-/// Returns the number of partitions of this size that fit on the controllers, each with so many IPUs.
+/// Returns the number of partitions of this size that fit on the controllers, each with this number of IPUs.
 fn count(object: &IPUPartition, ipus: impl Iterator<Item = u32>) -> u32 {
     ipus.map(|ipus| ipus.checked_div(object.spec.ipus).unwrap_or(0))
         .sum()

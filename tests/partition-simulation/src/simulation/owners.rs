@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// The owner is reconciled in so many milliseconds.
+    /// The owner is reconciled after these milliseconds.
     pub(super) fn schedule_owner(&mut self, job: usize, delay: u64) {
         if self.jobs[job].is_foreign {
             self.event_queue.add(delay, Event::Tick(job));

@@ -25,7 +25,7 @@ pub(super) enum Repair {
 }
 
 impl World {
-    /// Schedules a repair in so many milliseconds.
+    /// Schedules a repair after these milliseconds.
     pub(super) fn repair_later(&mut self, delay: u64, repair: Repair) {
         self.event_queue.add(delay, Event::Repair(repair));
     }

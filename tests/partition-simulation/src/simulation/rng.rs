@@ -28,7 +28,7 @@ impl Rng {
         usize::try_from(index).expect("it is smaller than a length")
     }
 
-    /// True in so many of a thousand cases.
+    /// True in this number of a thousand cases.
     pub(super) fn permille(&mut self, cases: u64) -> bool {
         self.number() % 1_000 < cases
     }

@@ -26,7 +26,7 @@ const JOBS: usize = 10;
 /// Creation time of the last job, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
+/// Of this number of seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
 /// removes nothing, one a controller that loses its state, one a clock that is set back, one an object that cannot
 /// be deleted, one a world without faults whose Pods are disrupted, one a controller that lacks IPUs for a time, one with
 /// large requests that are pinned, one a controller with two names, and one with two releases.

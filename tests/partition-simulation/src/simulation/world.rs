@@ -167,7 +167,7 @@ impl World {
         self.add_job_later(job, 0)
     }
 
-    /// Adds a job, which is created in so many milliseconds.
+    /// Adds a job, which is created after these milliseconds.
     pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
         let index = self.jobs.len();
         job.uid = format!("job-uid-{index}");
