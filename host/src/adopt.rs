@@ -194,9 +194,10 @@ fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
 async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), String> {
     let mut partition = adoption.partition.clone();
     let status = partition.status.unwrap_or_default();
-    let controller = (adoption.controller.clone(), adoption.account.clone());
-    let taken = status::adoption_requested(&status, controller, id.to_owned(), clock::now());
-    partition.status = Some(taken);
+    let (controller, account) = (adoption.controller.clone(), adoption.account.clone());
+    let (id, now) = (id.to_owned(), clock::now());
+    let requested = status::adoption_requested(&status, controller, account, id, now);
+    partition.status = Some(requested);
     let written = Api::<IPUPartition>::all(client.clone())
         .replace_status(&partition.name_any(), &PostParams::default(), &partition)
         .await;

@@ -56,7 +56,7 @@ fn the_plugin_orders_the_queue_as_the_proxy_does() {
     let all: Vec<_> = (0..80).map(partition).collect();
     let mut served = queue::entries(all.iter(), now);
     queue::in_order(&mut served);
-    let served: Vec<_> = served.iter().map(|one| one.name.as_str()).collect();
+    let served: Vec<_> = served.iter().map(|request| &*request.name).collect();
     assert_eq!(served.len(), 40);
     assert_eq!(plugin::order(&all, now), served);
 }

@@ -8,6 +8,7 @@ mod serve;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::guest::placement::{Decision, PlacementRequest};
@@ -172,7 +173,7 @@ struct Run<'a, P> {
     /// The waiting requests, in order.
     queue: Vec<QueueEntry>,
     /// Job and slot of each waiting request, by name.
-    slots: HashMap<String, (usize, usize)>,
+    slots: HashMap<Arc<str>, (usize, usize)>,
     events: BinaryHeap<Reverse<(u64, Event)>>,
     running_jobs: usize,
     running_ipus: u64,

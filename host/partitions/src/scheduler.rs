@@ -115,7 +115,7 @@ enum Cause {
 async fn once_requested(context: &Context, reconcile: &UnboundedSender<Arc<str>>) {
     context.watched.once_listed().await;
     for entry in context.watched.read(|cache| cache.queue(clock::now())) {
-        let _ = reconcile.unbounded_send(entry.name.as_str().into());
+        let _ = reconcile.unbounded_send(Arc::clone(&entry.name));
     }
     // If it takes longer, those that have not asked wait for something else.
     let _ = timeout(START, once_all_have_asked(context)).await;

@@ -193,7 +193,7 @@ pub fn new_request(
 ) -> QueueEntry {
     let request = QueuedRequest {
         // No IPUPartition has this name, which sorts after each of them.
-        name: char::MAX.to_string(),
+        name: char::MAX.to_string().into(),
         uid: Uid::default(),
         owner: Uid::default(),
         owner_name: String::new(),

@@ -52,7 +52,7 @@ pub struct QueueEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
     /// Name of its IPUPartition.
-    pub name: String,
+    pub name: Arc<str>,
     /// UID of its IPUPartition.
     pub uid: Uid,
     /// UID of its owner.
@@ -87,7 +87,7 @@ impl QueueEntry {
         Self {
             position: QueuePosition {
                 created,
-                name: request.name.as_str().into(),
+                name: Arc::clone(&request.name),
             },
             request: Arc::new(request),
             missing_members: 0,
@@ -238,7 +238,7 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
     let created = created.map_or(now, |created| created.0);
     let status = partition.status.as_ref();
     let request = QueuedRequest {
-        name: metadata.name.clone().unwrap_or_default(),
+        name: metadata.name.as_deref().unwrap_or_default().into(),
         uid: Uid::of(metadata.uid.as_deref().unwrap_or_default()),
         owner: Uid::of(&spec.owner.uid),
         owner_name: format!("{}/{}", spec.owner.namespace, spec.owner.name),

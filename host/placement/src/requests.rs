@@ -119,7 +119,8 @@ impl PlacementQueue {
     /// is open: a reconcile does not act on an old decision. `newer`: the partition, if the cache may be older.
     pub fn ask(
         &mut self,
-        (partition, newer): (&IPUPartition, Option<&IPUPartition>),
+        partition: &IPUPartition,
+        newer: Option<&IPUPartition>,
         me: &QueueEntry,
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> PlacementReply {
@@ -140,10 +141,14 @@ impl PlacementQueue {
         let round = known.map_or(0, |known| known.round);
         let is_freed = self.withdraw(uid);
         self.numbers += 1;
-        let round = round.max(self.round);
         let slot = partition.spec.slot;
-        let mut request = Request::new(newer, me, (self.numbers, round, input), slot);
-        request.attempts = attempts;
+        let request = Request {
+            round: round.max(self.round),
+            number: self.numbers,
+            input,
+            attempts,
+            ..Request::new(newer, me, slot)
+        };
         self.undecided.insert(request.key(uid));
         self.requests.insert(uid, request);
         PlacementReply {

@@ -37,7 +37,7 @@ pub fn attempt(controller: ControllerRef, id: &str, outcome: AttemptOutcome) -> 
 /// A request that was created at this time and has waited since.
 pub fn waiting(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
     let request = QueuedRequest {
-        name: name.to_owned(),
+        name: name.into(),
         uid: Uid::of(&format!("uid-{name}")),
         owner: Uid::of(&format!("owner-{name}")),
         owner_name: format!("default/{name}"),

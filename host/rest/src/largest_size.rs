@@ -13,19 +13,20 @@ const LIMIT: Duration = Duration::from_secs(2);
 /// answered about one of the sizes within the time limit.
 pub(super) async fn of(
     guests: &ActivePolicies,
-    (request, gang): (&PartitionRequest, u32),
+    request: &PartitionRequest,
+    gang: u32,
     controllers: &[ControllerView],
     placed: &Placed,
 ) -> Option<u32> {
     let usable: Vec<_> = controllers
         .iter()
-        .filter(|one| is_usable(request, one))
+        .filter(|view| is_usable(request, view))
         .collect();
     let fits = |size: u32| {
         let each = usable.iter().map(|view| view.places(size));
         each.fold(0, u32::saturating_add) >= gang
     };
-    let largest = usable.iter().map(|one| one.largest_free).max();
+    let largest = usable.iter().map(|view| view.largest_free).max();
     let is_placed = move |size: u32| is_placed(guests, request, size, controllers, placed);
     search(largest.unwrap_or(0), fits, is_placed, LIMIT).await
 }
@@ -77,11 +78,11 @@ async fn is_placed(
 }
 
 /// Whether the owner's Pods may run on a node of this controller, which answers.
-fn is_usable(request: &PartitionRequest, one: &ControllerView) -> bool {
-    let required = request.node_selector.get(&one.label_key);
-    one.unreachable.is_none()
-        && one.has_nodes
-        && required.is_none_or(|value| *value == one.label_value)
+fn is_usable(request: &PartitionRequest, view: &ControllerView) -> bool {
+    let required = request.node_selector.get(&view.label_key);
+    view.unreachable.is_none()
+        && view.has_nodes
+        && required.is_none_or(|value| *value == view.label_value)
 }
 
 #[cfg(test)]

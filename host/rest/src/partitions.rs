@@ -22,7 +22,6 @@ use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
-use tokio::task::coop;
 
 use super::authorizer::{Authorizer, Permission, Verb};
 use super::caller::Caller;
@@ -178,10 +177,9 @@ async fn all_controllers(
     let states = state.sources.pool.states().await;
     let mut held = Holdings::default();
     let partitions = &state.sources.partitions;
-    for partition in partitions.read(|cache| cache.some(|_| true)) {
-        held.add(&partition);
-        coop::consume_budget().await;
-    }
+    partitions
+        .each_readable(|partition| held.add(partition))
+        .await;
     Ok(Json(controllers::controllers(states, held)))
 }
 

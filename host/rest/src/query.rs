@@ -52,10 +52,7 @@ pub(super) async fn answer(
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = refusals::explained(passed_over, &refused, query.size);
     Ok(Json(explained(
-        answer,
-        &query,
-        &found,
-        (capacity, never_fits),
+        answer, &query, &found, &capacity, never_fits,
     )))
 }
 
@@ -81,7 +78,8 @@ fn explained(
     mut answer: what_if::Answer,
     query: &QueryRequest,
     found: &Candidates,
-    (capacity, never_fits): (Capacity, Option<String>),
+    capacity: &Capacity,
+    never_fits: Option<String>,
 ) -> what_if::Answer {
     let mut cordoned = found.cordoned.iter();
     let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
@@ -99,7 +97,7 @@ fn explained(
     } else if answer.placement.decision == what_if::Outcome::Reject && fits_cordoned {
         answer.placement = answer.placement.waiting(Vec::new());
     }
-    let passed_over = backfill::explained(answer.placement.passed_over, &capacity);
+    let passed_over = backfill::explained(answer.placement.passed_over, capacity);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());
     answer

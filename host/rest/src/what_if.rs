@@ -107,7 +107,7 @@ pub async fn answer(
         reason: None,
         passed_over: Vec::new(),
         overruled: placed.overruled.as_deref().map(shortened),
-        largest_size: largest_size::of(guests, (&request, query.gang_size), controllers, &placed)
+        largest_size: largest_size::of(guests, &request, query.gang_size, controllers, &placed)
             .await,
     };
     match placed.decision {

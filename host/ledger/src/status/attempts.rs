@@ -44,7 +44,8 @@ pub(crate) fn begun(
 /// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown outcome.
 pub fn adoption_requested(
     status: &IPUPartitionStatus,
-    (controller, account): (ControllerRef, Option<String>),
+    controller: ControllerRef,
+    account: Option<String>,
     id: String,
     now: Timestamp,
 ) -> IPUPartitionStatus {

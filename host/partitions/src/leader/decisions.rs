@@ -55,7 +55,8 @@ impl QueueState {
     /// with it.
     pub(crate) fn ask(
         &self,
-        (partition, is_newer): (&IPUPartition, bool),
+        partition: &IPUPartition,
+        is_newer: bool,
         watched: &Watched,
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> PlacementReply {
@@ -63,7 +64,7 @@ impl QueueState {
         let entries = self.entries(watched, now);
         let me = queue::own_entry(partition, &entries, now);
         let newer = is_newer.then_some(partition);
-        let reply = self.requests().ask((partition, newer), &me, is_open);
+        let reply = self.requests().ask(partition, newer, &me, is_open);
         if reply.answer.is_none() {
             self.request_pass();
         }
@@ -254,7 +255,7 @@ mod tests {
         assert!(!is_stalled() && !queue.have_all_asked(&watched));
         queue.requests().end_reconcile(uid, Ended::Well);
         assert!(is_stalled() && queue.have_all_asked(&watched));
-        let reply = queue.ask((&partition, false), &watched, |_| true);
+        let reply = queue.ask(&partition, false, &watched, |_| true);
         assert_eq!(reply.answer, None);
         assert!(!is_stalled() && queue.have_all_asked(&watched));
         watch.apply_event(Event::Init);

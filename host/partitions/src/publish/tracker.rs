@@ -9,7 +9,6 @@ use ipu_api::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
-use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use self::summary::Lines;
@@ -41,10 +40,9 @@ impl Tracker {
                 continue;
             }
             let mut lines = Lines::default();
-            for partition in partitions.read(|cache| cache.some(|_| true)) {
-                lines.add(&partition);
-                coop::consume_budget().await;
-            }
+            partitions
+                .each_readable(|partition| lines.add(partition))
+                .await;
             let lines = lines.that_fit();
             if written.as_ref() == Some(&lines) {
                 last_changes = changes;

@@ -221,7 +221,7 @@ fn ask(
     let is_open = |controller: &ControllerRef| context.pool.is_open(controller);
     let reply = context
         .queue_state
-        .ask((partition, has_written), &context.watched, is_open);
+        .ask(partition, has_written, &context.watched, is_open);
     let uid = partition.uid().unwrap_or_default();
     context.freed(&uid, reply.is_freed);
     if matches!(reply.answer, Some(PlacementDecision::Try(..))) {

@@ -18,6 +18,7 @@ use kube::Client;
 use kube::runtime::watcher;
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
+use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::queue_snapshot::SharedQueue;
@@ -89,6 +90,14 @@ impl Watched {
     /// Reads all of them at one moment. This blocks the watch, so it has to be short.
     pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
         visit(&mut self.cache.lock())
+    }
+
+    /// Visits all of them that can be read. There may be thousands, so this yields to other tasks.
+    pub async fn each_readable(&self, mut visit: impl FnMut(&IPUPartition)) {
+        for partition in self.read(|cache| cache.some(|_| true)) {
+            visit(&partition);
+            coop::consume_budget().await;
+        }
     }
 
     /// The waiting requests at `now`, in order, a second old at most: for readers that decide nothing.

@@ -70,7 +70,7 @@ impl Reservations {
             most = most.min(left);
             is_earliest &= left > 0;
         }
-        let chosen = chosen(earlier, wait, &suited, views, (most, is_earliest));
+        let chosen = chosen(earlier, wait, &suited, views, most, is_earliest);
         let is_others_turn = chosen.len() == suited.len() && !wait.may_have_all();
         *self.taken.entry(suited).or_default() += chosen.len();
         if is_others_turn {
@@ -102,7 +102,8 @@ fn chosen(
     wait: Wait,
     suited: &[usize],
     views: &[ControllerView],
-    (most, is_earliest): (usize, bool),
+    most: usize,
+    is_earliest: bool,
 ) -> Vec<usize> {
     let mut positions: Vec<usize> = (0..suited.len()).collect();
     positions.sort_by_key(|&position| {

@@ -283,7 +283,7 @@ fn a_gang_has_one_position_in_the_queue() {
     all[2].spec.ipus = 16;
     all[0].status = serde_json::from_value(json!({"phase": "Ready", "partitionId": "p"})).unwrap();
     let entries = entries(all.iter(), now());
-    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    let names: Vec<&str> = entries.iter().map(|entry| &*entry.name).collect();
     assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
     let seen = |one: &IPUPartition| capacity_in(&entries, one);
     for slot in [1, 3] {

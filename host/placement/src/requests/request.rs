@@ -75,19 +75,13 @@ pub(super) enum State {
 }
 
 impl Request {
-    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its
-    /// round, and its input.
-    pub(super) fn new(
-        newer: Option<&IPUPartition>,
-        me: &QueueEntry,
-        (number, round, input): (u64, u64, u64),
-        slot: u32,
-    ) -> Self {
+    /// The first request of the partition in this slot with the queue entry `me`, which a reconcile waits for.
+    pub(super) fn new(newer: Option<&IPUPartition>, me: &QueueEntry, slot: u32) -> Self {
         Self {
             entry: me.clone(),
-            round,
-            number,
-            input,
+            round: 0,
+            number: 0,
+            input: 0,
             attempts: 0,
             is_needed: true,
             is_pending: true,
@@ -108,7 +102,7 @@ impl Request {
     }
 
     pub(super) fn key(&self, uid: Uid) -> Key {
-        let order = (self.entry.position.clone(), self.entry.name.as_str().into());
+        let order = (self.entry.position.clone(), Arc::clone(&self.entry.name));
         (self.round, order, uid)
     }
 

@@ -30,7 +30,7 @@ pub(super) fn ask(
     partition: &IPUPartition,
 ) -> Option<PlacementDecision> {
     let me = queue::entry(partition, Timestamp::UNIX_EPOCH);
-    requests.ask((partition, None), &me, |_| true).answer
+    requests.ask(partition, None, &me, |_| true).answer
 }
 
 pub(super) fn wait(reason: &str) -> PlacementDecision {
@@ -187,7 +187,7 @@ fn a_controller_that_is_not_open_any_more_is_chosen_anew() {
     ask(&mut requests, &one);
     decide(&mut requests, chosen());
     let me = queue::entry(&one, Timestamp::UNIX_EPOCH);
-    let reply = requests.ask((&one, None), &me, |_| false);
+    let reply = requests.ask(&one, None, &me, |_| false);
     let expected = PlacementReply {
         answer: None,
         is_freed: true,
@@ -226,7 +226,7 @@ fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
         .map(|one| queue::entry(one, Timestamp::UNIX_EPOCH));
     let now = entries[0].since;
     let entries = entries.map(|entry| {
-        let is_old = entry.name == "old";
+        let is_old = &*entry.name == "old";
         let minutes = jiff::SignedDuration::from_mins(i64::from(is_old));
         entry.with(|request| request.since = now - minutes)
     });
@@ -246,7 +246,7 @@ fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
     let mut entries = entries.to_vec();
     requests.complete(&mut entries, now);
     let expected = entries.iter().filter(|one| one.is_expected);
-    let expected: Vec<&str> = expected.map(|one| one.name.as_str()).collect();
+    let expected: Vec<&str> = expected.map(|entry| &*entry.name).collect();
     assert_eq!(expected, ["again", "new"]);
 }
 
@@ -270,7 +270,7 @@ fn a_request_that_was_refused_stays_in_the_queue_and_one_that_is_requested_leave
     let names = |requests: &PlacementQueue, entries: &[&QueueEntry]| {
         let mut entries: Vec<QueueEntry> = entries.iter().copied().cloned().collect();
         requests.complete(&mut entries, Timestamp::UNIX_EPOCH);
-        let names = entries.iter().map(|one| one.name.clone());
+        let names = entries.iter().map(|entry| entry.name.to_string());
         names.collect::<Vec<_>>()
     };
     ask(&mut requests, &one);

@@ -52,7 +52,7 @@ impl World {
         let me = sim_adapter::own_entry(object, &entries, now);
         let reply = replica
             .requests
-            .ask((object, Some(object)), &me, |controller| {
+            .ask(object, Some(object), &me, |controller| {
                 open.contains(controller)
             });
         if reply.is_freed {

@@ -34,7 +34,7 @@ fn waiting(names: &[&str]) -> PlacementQueue {
 #[test]
 fn after_a_release_the_guest_decides_on_the_requests_that_fit() {
     let mut requests = waiting(&["a", "b", "c"]);
-    assert!(requests.decide_again(true, |entry| entry.name == "b"));
+    assert!(requests.decide_again(true, |entry| &*entry.name == "b"));
     let again = decide(&mut requests, &wait("4 of its 4 IPUs are used"));
     assert_eq!(again, [("b".to_owned(), false)]);
     // The others are refreshed later, those with the oldest decisions first.
