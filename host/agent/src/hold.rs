@@ -5,7 +5,7 @@
 //! synchronize it. So the agent needs neither a right nor a request to the API server, and cannot miss the release.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,8 +45,8 @@ pub enum HoldError {
 }
 
 /// Waits until the file releases the command, then replaces this process by it. Returns an exit code only if the command
-/// never started: 128 + n if signal n ended the wait.
-pub fn hold(file: &Path, command: &[String]) -> Result<u8, HoldError> {
+/// never started: 128 + n if signal n ended the wait. The kubelet shows the content of `termination_log` as the reason.
+pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u8, HoldError> {
     let (program, arguments) = command.split_first().ok_or(HoldError::NoCommand)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -67,8 +67,17 @@ pub fn hold(file: &Path, command: &[String]) -> Result<u8, HoldError> {
     // `exec` resets the signals that this process handles or ignores, and its mask.
     let error = Command::new(program).args(arguments).exec();
     let error = HoldError::Start(program.clone(), error);
-    eprintln!("ipu-agent: {}", explain(&error));
+    let reason = explain(&error);
+    eprintln!("ipu-agent: {reason}");
+    // The log of the container has the reason in any case.
+    let _ = write_reason(termination_log, &reason);
     Ok(NOT_STARTED)
+}
+
+/// Writes the reason into the file that the kubelet has made for it.
+fn write_reason(termination_log: &Path, reason: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(termination_log)?;
+    file.write_all(reason.as_bytes())
 }
 
 async fn release(file: &Path) -> Result<(), HoldError> {

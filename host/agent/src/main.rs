@@ -49,6 +49,9 @@ enum Task {
     },
     /// Hold a command back until a file releases it, then become this command.
     Hold {
+        /// File in which the kubelet reads why the container has ended.
+        #[arg(long, default_value = "/dev/termination-log")]
+        termination_log: PathBuf,
         /// The file. It contains `held` until the release.
         file: PathBuf,
         /// The command and its arguments.
@@ -150,7 +153,11 @@ fn perform(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
             )?;
             Ok(0)
         }
-        Task::Hold { file, command } => Ok(hold::hold(&file, &command)?),
+        Task::Hold {
+            termination_log,
+            file,
+            command,
+        } => Ok(hold::hold(&file, &command, &termination_log)?),
         Task::Exec {
             namespace,
             job,

@@ -109,16 +109,36 @@ fn a_signal_ends_a_held_command_before_it_starts() {
 fn a_command_that_does_not_exist_ends_as_with_the_runtime() {
     let folder = folder();
     release(&folder);
+    let log = folder.path().join("log");
+    fs::write(&log, "").unwrap();
     let output = Command::new(AGENT)
-        .arg("hold")
-        .arg(folder.path().join("start"))
+        .args(["hold", "--termination-log"])
+        .args([&log, &folder.path().join("start")])
         .args(["--", "no-such-program"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(128));
     let said = String::from_utf8(output.stderr).unwrap();
+    let reason = said.strip_prefix("ipu-agent: ").unwrap();
     assert!(
-        said.starts_with("ipu-agent: failed to start no-such-program: "),
+        reason.starts_with("failed to start no-such-program: "),
         "{said}"
     );
+    // The kubelet reads it, so that the status of the job names the program.
+    assert_eq!(fs::read_to_string(log).unwrap(), reason.trim_end());
+}
+
+#[test]
+fn without_a_file_of_the_kubelet_none_is_made() {
+    let folder = folder();
+    release(&folder);
+    let log = folder.path().join("log");
+    let output = Command::new(AGENT)
+        .args(["hold", "--termination-log"])
+        .args([&log, &folder.path().join("start")])
+        .args(["--", "no-such-program"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(128));
+    assert!(!log.exists());
 }
