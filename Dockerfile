@@ -1,4 +1,4 @@
-# The operator's image: two static programs and the guests, nothing else.
+# The operator's image: two static programs, the guests, and files that Pods with the image as a volume mount others over.
 #
 #   docker build --tag ipu-operator .
 #
@@ -14,7 +14,7 @@ COPY . .
 RUN make dist && cp -r dist/. /
 
 FROM scratch
-COPY --from=binaries ipu-operator ipu-agent /
+COPY --from=binaries ipu-operator ipu-agent kubeexec.sh hostfile /
 COPY --from=binaries guests /guests
 USER 65532:65532
 ENTRYPOINT ["/ipu-operator"]

@@ -10,7 +10,7 @@ use futures::{Stream, StreamExt};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_api::labels;
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_jobs::{JobSettings, Shared};
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::scope::Scope;
@@ -323,6 +323,7 @@ pub(crate) fn settings() -> JobSettings {
             avoid_failed_nodes: false,
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
+            agent_delivery: AgentDelivery::Init,
             launcher_resources: None,
             launcher_policy: None,
             start_timeout: Some(Duration::from_mins(10)),

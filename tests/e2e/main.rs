@@ -24,6 +24,7 @@ mod long_names;
 mod lost_node;
 mod managers;
 mod many_jobs;
+mod mounted_agent;
 mod namespaces;
 mod native_pods;
 mod networks;

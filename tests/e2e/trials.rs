@@ -6,9 +6,9 @@ use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
     api_outage, autoscaled, disruptions, documents, failing_pods, fenced, fixture, flooded, guides,
-    host_network, interactive, launcher, life, long_names, lost_node, many_jobs, namespaces,
-    native_pods, networks, parallel, policies, queued, release, service, shared_rights, streams,
-    train, upgraded,
+    host_network, interactive, launcher, life, long_names, lost_node, many_jobs, mounted_agent,
+    namespaces, native_pods, networks, parallel, policies, queued, release, service, shared_rights,
+    streams, train, upgraded,
 };
 
 /// The function of a trial.
@@ -44,7 +44,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 46] = [
+pub(crate) const TRIALS: [Case; 47] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -150,6 +150,10 @@ pub(crate) const TRIALS: [Case; 46] = [
     sparing(
         "launchers_share_rights_on_the_network_of_their_node",
         shared_rights::suffice_for_jobs,
+    ),
+    sparing(
+        "image_delivery_runs_mpirun_on_nodes",
+        mounted_agent::run_mpirun,
     ),
     sparing(
         "jobs_exchange_messages_over_the_network_preset",

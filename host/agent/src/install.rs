@@ -75,9 +75,9 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
     Ok(path)
 }
 
-/// The first argument is the worker, by its name in the hostfile or that of its Pod. The other arguments contain quotes
-/// of mpirun for a remote shell, so the shell must receive them as a single string.
-fn kubeexec(agent: &Path, workers: &Workers) -> String {
+/// The script that mpirun calls instead of ssh. Its first argument is the worker, by its name in the hostfile or that of its
+/// Pod. The other arguments contain quotes of mpirun for a remote shell, so the shell must receive them as a single string.
+pub fn kubeexec(agent: &Path, workers: &Workers) -> String {
     let container = |known: &KnownPod| format!(" --container {}", known.container);
     let network = |known: &KnownPod| known.uses_host_network.then_some(" --host-network");
     let known = workers.known.as_ref();
@@ -94,8 +94,8 @@ fn kubeexec(agent: &Path, workers: &Workers) -> String {
     )
 }
 
-/// One slot each: `-np <workers>` puts one rank on each GCD.
-fn hostfile(workers: &Workers) -> String {
+/// The list of workers. One slot each: `-np <workers>` puts one rank on each GCD.
+pub fn hostfile(workers: &Workers) -> String {
     (0..workers.count).fold(String::new(), |mut text, index| {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{} slots=1", names::host(&workers.job, index));

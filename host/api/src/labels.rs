@@ -136,6 +136,17 @@ pub const START_ANNOTATION: &str = "graphcore.ai/start";
 /// Value of `START_ANNOTATION`: the agent holds the command back.
 pub const HELD: &str = "held";
 
+/// Name of the volume with the agent, in the Pods of a job with a launcher, and of the init container that fills it.
+pub const AGENT_VOLUME: &str = "ipu-operator-agent";
+
+/// Annotation of a launcher whose agent is mounted from its image: the list of workers for mpirun. The kubelet writes it
+/// into a file.
+pub const HOSTFILE_ANNOTATION: &str = "graphcore.ai/hostfile";
+
+/// Annotation of a launcher whose agent is mounted from its image: the script that mpirun calls instead of ssh. The kubelet
+/// writes it into a file.
+pub const KUBEEXEC_ANNOTATION: &str = "graphcore.ai/kubeexec";
+
 /// Label of a job's Pods: which run of the job they belong to, from 0.
 pub const RUN_LABEL: &str = "graphcore.ai/run";
 

@@ -2,7 +2,9 @@
 
 pub mod access;
 pub mod agent;
+pub mod agent_files;
 pub mod environment;
+pub mod hostfile;
 pub mod launcher;
 pub mod launcher_labels;
 pub mod launcher_names;
@@ -21,6 +23,7 @@ use ipu_api::naming;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+pub use self::agent::AgentDelivery;
 use super::validate::ValidJob;
 
 /// The admin's settings for Pods.
@@ -34,6 +37,8 @@ pub struct PodSettings {
     pub launcher_image: String,
     /// Pull policy of that image. `None` uses the default of Kubernetes.
     pub launcher_image_pull_policy: Option<String>,
+    /// How the agent of that image gets into Pods.
+    pub agent_delivery: AgentDelivery,
     /// Requests and limits of launchers whose job sets none.
     pub launcher_resources: Option<ResourceRequirements>,
     /// Name of the admission policy that binds launchers with shared rights to the workers of their own job. `None`: each

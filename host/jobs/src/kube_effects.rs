@@ -249,7 +249,7 @@ impl Effects for KubeEffects<'_> {
 
     async fn create_pod(&mut self, pod: &Pod) -> Result<Option<Obstacle>, StepError> {
         let view = &self.context.views.pods;
-        Ok(writes::create(&self.pods, pod, &self.owner, view).await?)
+        Ok(writes::pod::create(&self.pods, pod, &self.owner, self.job, view).await?)
     }
 
     async fn release_launcher(&mut self, release: &Release) -> Result<(), StepError> {

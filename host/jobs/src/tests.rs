@@ -1,6 +1,7 @@
 //! Tests of the pure part of the job reconciler: no cluster, no clock.
 
 mod accounting;
+mod agent_delivery;
 mod broken;
 mod build;
 mod cluster;

@@ -1,6 +1,7 @@
 //! All writes of the job controller to the cluster.
 
 mod classify;
+pub mod pod;
 pub mod shared;
 pub mod status;
 
@@ -49,6 +50,14 @@ impl WriteError {
 /// The result of a creation: the obstacle, if there is one.
 pub type CreateResult = Result<Option<Obstacle>, WriteError>;
 
+/// What became of a creation.
+enum Creation<K> {
+    /// The object is created.
+    Created(K),
+    /// An object of the name exists, or the API server refuses the new one. `None`: the job owns the existing object.
+    Not(Option<Obstacle>),
+}
+
 /// The result of an apply: the version of the object, or the obstacle.
 pub type ApplyResult = Result<Result<u64, Obstacle>, WriteError>;
 
@@ -57,6 +66,21 @@ pub type ApplyResult = Result<Result<u64, Obstacle>, WriteError>;
 ///
 /// The cache behind `view` expects the object.
 pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) -> CreateResult
+where
+    K: JobObject + Clone + Debug,
+{
+    Ok(match post(api, object, owner, view).await? {
+        Creation::Created(_) => None,
+        Creation::Not(obstacle) => obstacle,
+    })
+}
+
+async fn post<K>(
+    api: &Api<K>,
+    object: &K,
+    owner: &str,
+    view: &View<K>,
+) -> Result<Creation<K>, WriteError>
 where
     K: JobObject + Clone + Debug,
 {
@@ -69,7 +93,7 @@ where
     match api.create(&requests::post(), object).instrument(span).await {
         Ok(created) => {
             view.expect_update(&created);
-            Ok(None)
+            Ok(Creation::Created(created))
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let name = object.name_any();
@@ -81,9 +105,13 @@ where
                 view.expect_update(found);
             }
             // If it was deleted meanwhile, the next reconcile creates it.
-            Ok(found.and_then(|found| ownership_conflict(&found, object, owner)))
+            let conflict = found.and_then(|found| ownership_conflict(&found, object, owner));
+            Ok(Creation::Not(conflict))
         }
-        Err(error) => refused_or_failed("create", object, error).map(Some),
+        Err(error) => {
+            let obstacle = refused_or_failed("create", object, error)?;
+            Ok(Creation::Not(Some(obstacle)))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipu_api::ipupartition::ControllerRef;
 use ipu_api::labels::IPU_RESOURCE;
 use ipu_api::queueing::{LAUNCHER, WORKERS};
-use ipu_jobs::build::{PodSettings, launcher, workers};
+use ipu_jobs::build::{AgentDelivery, PodSettings, launcher, workers};
 use ipu_jobs::facts::partition::PlacedPartition;
 use ipu_jobs::validate::ValidJob;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -32,6 +32,11 @@ const CONTAINER_FIELDS: [&str; 3] = ["name", "resources", "restartPolicy"];
 /// Returns the pod sets of a job: its launcher, and its workers with their share of the IPUs.
 pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
     let nowhere = nowhere();
+    // The init container requests nothing more than the others, and a change of the Pods would stop all running jobs.
+    let settings = PodSettings {
+        agent_delivery: AgentDelivery::Init,
+        ..settings.clone()
+    };
     let launcher = job.launcher.as_ref().map(|command| {
         // The admin's small default does not count: its change would stop all running jobs.
         let settings = PodSettings {
@@ -41,7 +46,7 @@ pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
         let pod = launcher::launcher(job, command, &settings, (&nowhere, 0));
         pod_set(LAUNCHER, 1, pod)
     });
-    let mut worker = workers::worker(job, settings, (0, 0, 0), &nowhere);
+    let mut worker = workers::worker(job, &settings, (0, 0, 0), &nowhere);
     request_ipus(&mut worker, ipus_of_worker(job));
     let count = job.instances.saturating_mul(job.size.workers);
     let workers = pod_set(WORKERS, count, worker);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_jobs::raw::RawJob;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -26,6 +26,7 @@ pub(crate) fn settings() -> PodSettings {
         avoid_failed_nodes: false,
         launcher_image: "ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
+        agent_delivery: AgentDelivery::Init,
         launcher_resources: None,
         launcher_policy: None,
         start_timeout: None,

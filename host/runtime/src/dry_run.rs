@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::requests;
+use crate::{image_volume, requests};
 
 /// Time for which an accepted object is not tried again: the time from the admission of a job to its first reconcile, on a
 /// busy machine. Quotas and policies change more slowly, and the creation itself is checked in any case.
@@ -143,6 +143,9 @@ where
         ..requests::post()
     };
     match api.create(&parameters, object).await {
+        Ok(answer) if image_volume::is_dropped(object, &answer) => {
+            Tried::Refused(image_volume::DROPPED.to_owned())
+        }
         Ok(_) => Tried::Accepted,
         Err(kube::Error::Api(status)) if is_refusal(&status) => {
             Tried::Refused(status.message.clone())

@@ -4,7 +4,8 @@
 //! - [`lease`] elects a leader, and hands out proofs of leadership that expire. [`work_queue`] calls a reconciler for
 //!   keys, with back-off and limits.
 //! - [`api_client`] connects to the API server and limits the time of requests, and [`requests`] has the parameters of
-//!   its writes. [`events`] publishes events.
+//!   its writes. [`events`] publishes events. [`dry_run`] tries to create objects, and [`image_volume`] notices that the
+//!   API server drops a volume.
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
 //!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, and
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.
@@ -24,6 +25,7 @@ pub mod config_map_watch;
 pub mod dry_run;
 pub mod events;
 pub mod fair_semaphore;
+pub mod image_volume;
 pub mod json_difference;
 pub mod label_watch;
 pub mod lease;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use ipu_jobs::JobSettings;
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_ports::certificates::Source;
 use ipu_ports::certificates::registration::CaBundles;
 use ipu_runtime::release::ReleaseOptions;
@@ -86,6 +86,10 @@ pub struct ControllerOptions {
     /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
+    /// How the agent of that image gets into Pods: init (an init container copies it) or image (the kubelet mounts the
+    /// image).
+    #[arg(long, env = "IPU_OPERATOR_AGENT_DELIVERY", default_value = "init", value_parser = delivery)]
+    pub agent_delivery: AgentDelivery,
     /// Requests and limits of launchers whose job sets none, as JSON.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
@@ -148,6 +152,7 @@ impl ControllerOptions {
                 avoid_failed_nodes: self.avoid_failed_nodes,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
+                agent_delivery: self.agent_delivery,
                 launcher_resources: self.launcher_resources.clone(),
                 launcher_policy: self.launcher_policy.clone(),
                 start_timeout: seconds(self.start_timeout_seconds),
@@ -174,6 +179,14 @@ impl ControllerOptions {
     fn named(&self, given: Option<&String>, suffix: &str) -> String {
         let by_default = || format!("{}{suffix}", self.release.fullname);
         given.cloned().unwrap_or_else(by_default)
+    }
+}
+
+fn delivery(text: &str) -> Result<AgentDelivery, String> {
+    match text {
+        "init" => Ok(AgentDelivery::Init),
+        "image" => Ok(AgentDelivery::Image),
+        _ => Err("it must be init or image".to_owned()),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
+use ipu_jobs::build::AgentDelivery;
 use ipu_node::facts::Amount;
 use ipu_oci::cosign::public_keys;
 use ipu_operator::certificates::CertificatesOptions;
@@ -144,6 +145,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pods.launcher_image, own);
     assert_eq!(pods.launcher_policy, None);
+    assert_eq!(pods.agent_delivery, AgentDelivery::Init);
     assert_eq!(
         pods.launcher_image_pull_policy.as_deref(),
         Some("IfNotPresent")
@@ -197,6 +199,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     let pods = controller.jobs().pods;
     assert!(!pods.worker_host_network);
     assert!(pods.avoid_failed_nodes && proxy.avoid_failed_nodes);
+    assert_eq!(pods.agent_delivery, AgentDelivery::Image);
     assert!(proxy.export_machines);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));

@@ -13,7 +13,7 @@ use ipu_admission::scale::StoredJobs;
 use ipu_admission::server::router;
 use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_jobs::trial;
 use ipu_operator::controller::existing::ExistingReviewer;
 use ipu_operator::controller::probes::{Readiness, Step};
@@ -263,6 +263,7 @@ fn pod_trial(client: Client) -> PodTrial {
         avoid_failed_nodes: false,
         launcher_image: "example.org/ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
+        agent_delivery: AgentDelivery::Init,
         launcher_resources: None,
         launcher_policy: None,
         start_timeout: None,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_jobs::trial;
 use ipu_runtime::dry_run::DryRuns;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
@@ -92,6 +92,19 @@ const REFUSED: [(&str, &str); 5] = [
     ("08-alpha-5.yaml", "runAsNonRoot != true"),
 ];
 
+fn settings() -> PodSettings {
+    PodSettings {
+        worker_host_network: false,
+        avoid_failed_nodes: false,
+        launcher_image: "example.org/ipu-operator:1".to_owned(),
+        launcher_image_pull_policy: None,
+        agent_delivery: AgentDelivery::Init,
+        launcher_resources: None,
+        launcher_policy: None,
+        start_timeout: None,
+    }
+}
+
 /// The manifests directly in a folder of the examples, with their names.
 fn manifests(folder: &str) -> Vec<(String, Value)> {
     let files = std::fs::read_dir(checkout().join("examples").join(folder)).unwrap();
@@ -114,20 +127,11 @@ async fn examples_pass_restricted_where_they_can() {
     restricted(&webhooks, "trial-examples").await;
     let view = webhooks.in_namespace("trial-examples");
     let pods: Api<Pod> = Api::namespaced(webhooks.client(), "trial-examples");
-    let settings = PodSettings {
-        worker_host_network: false,
-        avoid_failed_nodes: false,
-        launcher_image: "example.org/ipu-operator:1".to_owned(),
-        launcher_image_pull_policy: None,
-        launcher_resources: None,
-        launcher_policy: None,
-        start_timeout: None,
-    };
     let mut refused = Vec::new();
     for (name, manifest) in manifests(".") {
         // The webhooks map the fields of old manifests.
         let made = view.create_dry(&manifest).await.unwrap().object;
-        let tried = trial::pods(&made, &settings);
+        let tried = trial::pods(&made, &settings());
         assert!(!tried.is_empty(), "{name}");
         for pod in tried {
             let reason = pod.refusal(&DryRuns::default(), &pods).await;
@@ -141,6 +145,33 @@ async fn examples_pass_restricted_where_they_can() {
     }
     for (name, _) in REFUSED {
         assert!(refused.iter().any(|(found, _)| found == name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn agent_of_an_image_passes_restricted() {
+    let webhooks = Webhooks::shared().await;
+    restricted(&webhooks, "trial-agent").await;
+    let view = webhooks.in_namespace("trial-agent");
+    let pods: Api<Pod> = Api::namespaced(webhooks.client(), "trial-agent");
+    let settings = PodSettings {
+        agent_delivery: AgentDelivery::Image,
+        ..settings()
+    };
+    let manifest = example("02-parallel.yaml");
+    let made = view.create_dry(&manifest).await.unwrap().object;
+    let tried = trial::pods(&made, &settings);
+    assert_eq!(tried.len(), 2);
+    for pod in tried {
+        assert_eq!(pod.refusal(&DryRuns::default(), &pods).await, None);
+        let parameters = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let kept = pods.create(&parameters, &pod.usual).await.unwrap();
+        let volume = json!(kept.spec.unwrap().volumes.unwrap()[0]);
+        assert_eq!(volume["name"], "ipu-operator-agent");
+        assert_eq!(volume["image"]["reference"], settings.launcher_image);
     }
 }
 

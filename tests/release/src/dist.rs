@@ -115,6 +115,9 @@ pub struct Dist {
 /// File name of the plugin of kubectl. kubectl finds the plugin by it.
 pub const PLUGIN: &str = "kubectl-ipu";
 
+/// The files in the image over which the Pods of a job mount others, where the image is a volume.
+pub const MOUNTED: [&str; 2] = ["kubeexec.sh", "hostfile"];
+
 /// File name of the V-IPU simulator.
 const SIMULATOR: &str = "vipu-simulator";
 
@@ -135,7 +138,8 @@ impl Programs {
     pub fn files(&self) -> Vec<PathBuf> {
         let guests = GUESTS.map(|guest| self.dir.join(format!("guests/{}.wasm", guest.name)));
         let programs = ["ipu-operator", "ipu-agent"].map(|program| self.dir.join(program));
-        programs.into_iter().chain(guests).collect()
+        let mounted = MOUNTED.map(|file| self.dir.join(file));
+        programs.into_iter().chain(mounted).chain(guests).collect()
     }
 
     /// The plugin of kubectl, which is in no image: users run it on their own machines.
@@ -160,6 +164,12 @@ impl Dist {
         progress.run("built the guests", || {
             guests::build_into(&dir.join("guests"), &GUESTS)
         })?;
+        for file in MOUNTED {
+            copy(
+                &checkout.join("host/agent/mounted").join(file),
+                &dir.join(file),
+            )?;
+        }
         let platform = AMD64;
         Ok(Self {
             profile,

@@ -1,16 +1,16 @@
-//! Pure: installs `ipu-agent` and the files for mpirun in a Pod, regardless of the images of its containers.
+//! Pure: puts `ipu-agent` and the files for mpirun into a Pod, regardless of the images of its containers.
 
 use std::collections::BTreeMap;
 
-use ipu_api::labels;
+use ipu_api::labels::{self, AGENT_VOLUME};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource,
-    ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile, SecurityContext, Volume,
-    VolumeMount,
+    ImageVolumeSource, ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile,
+    SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::{PodSettings, access, uses_host_network};
+use super::{PodSettings, access, hostfile, uses_host_network};
 use crate::validate::ValidJob;
 
 /// Folder of the agent and the files, in every container that mounts them.
@@ -34,8 +34,9 @@ const START: &str = "ipu-operator-start";
 /// Name of the file in the folder.
 const START_FILE: &str = "start";
 
-/// Name of the init container and of the volume.
-pub const AGENT: &str = "ipu-operator-agent";
+/// Maximum length of the hostfile as an annotation and the annotations of the template together, in bytes. All annotations
+/// of a Pod have at most 256 KiB, and the operator adds some.
+const ANNOTATIONS_MAX: usize = 128 << 10;
 
 /// Resources that decide the quality of service, and that quotas and limit ranges may require.
 const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -45,6 +46,28 @@ const GRACE_PERIOD: i64 = 30;
 
 /// Part of the grace period that the agent keeps for its own end, in seconds.
 const RESERVED: i64 = 2;
+
+/// How the agent gets into the Pods of a job with a launcher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AgentDelivery {
+    /// An init container copies it into a folder.
+    #[default]
+    Init,
+    /// The kubelet mounts its image.
+    Image,
+}
+
+/// Returns the delivery for a job. If the list of its workers is too long for an annotation, an init container writes it.
+pub fn delivery(job: &ValidJob, settings: &PodSettings) -> AgentDelivery {
+    let annotations = job.template.metadata.annotations.iter().flatten();
+    let length: usize = annotations
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if hostfile::max_length(job).saturating_add(length) > ANNOTATIONS_MAX {
+        return AgentDelivery::Init;
+    }
+    settings.agent_delivery
+}
 
 /// Returns the seconds that the processes of a container have after SIGTERM, from the grace period of their Pod.
 pub fn grace_seconds(period: Option<i64>) -> i64 {
@@ -61,25 +84,36 @@ pub fn idle(template: &PodSpec) -> Vec<String> {
     words.into_iter().chain(shares).map(str::to_owned).collect()
 }
 
-/// Adds the init container that installs the agent and the files, and their volume. `main` is the container that uses
-/// them.
+/// Adds the volume with the agent and the files: the agent's image, or a folder that an init container fills. `main` is the
+/// container that uses them.
 pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings, main: &Container) {
-    // The first init container, so that the user's init containers can use the folder too.
-    spec.init_containers
-        .get_or_insert_default()
-        .insert(0, install(job, settings, main));
-    spec.volumes.get_or_insert_default().push(Volume {
-        name: AGENT.to_owned(),
-        empty_dir: Some(EmptyDirVolumeSource::default()),
+    let mut volume = Volume {
+        name: AGENT_VOLUME.to_owned(),
         ..Volume::default()
-    });
+    };
+    match delivery(job, settings) {
+        AgentDelivery::Image => {
+            volume.image = Some(ImageVolumeSource {
+                pull_policy: settings.launcher_image_pull_policy.clone(),
+                reference: Some(settings.launcher_image.clone()),
+            });
+        }
+        AgentDelivery::Init => {
+            volume.empty_dir = Some(EmptyDirVolumeSource::default());
+            // The first init container, so that the user's init containers can use the folder too.
+            spec.init_containers
+                .get_or_insert_default()
+                .insert(0, install(job, settings, main));
+        }
+    }
+    spec.volumes.get_or_insert_default().push(volume);
 }
 
 /// Mounts the volume into a container.
 pub fn mount(container: &mut Container) {
     let mounts = container.volume_mounts.get_or_insert_default();
     mounts.push(VolumeMount {
-        name: AGENT.to_owned(),
+        name: AGENT_VOLUME.to_owned(),
         mount_path: FOLDER.to_owned(),
         read_only: Some(true),
         ..VolumeMount::default()
@@ -122,19 +156,19 @@ pub fn hold(spec: &mut PodSpec, container: &mut Container) {
 }
 
 fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {
-    let workers = job.instances.saturating_mul(job.size.workers).to_string();
+    let workers = hostfile::workers(job).to_string();
     let words = ["/ipu-agent", "install", FOLDER, "--job", &job.name];
     let words = words.into_iter().chain(["--workers", &workers]);
     let command = words.map(str::to_owned).chain(known_workers(job, settings));
     Container {
-        name: AGENT.to_owned(),
+        name: AGENT_VOLUME.to_owned(),
         image: Some(settings.launcher_image.clone()),
         image_pull_policy: settings.launcher_image_pull_policy.clone(),
         command: Some(command.collect()),
         resources: resources(main),
         security_context: Some(security_context(main)),
         volume_mounts: Some(vec![VolumeMount {
-            name: AGENT.to_owned(),
+            name: AGENT_VOLUME.to_owned(),
             mount_path: FOLDER.to_owned(),
             ..VolumeMount::default()
         }]),
@@ -143,7 +177,7 @@ fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Containe
 }
 
 /// Returns what a launcher with shared rights must know of its workers, because it cannot read their Pods.
-fn known_workers(job: &ValidJob, settings: &PodSettings) -> Vec<String> {
+pub(super) fn known_workers(job: &ValidJob, settings: &PodSettings) -> Vec<String> {
     if !access::shares_rights(job, settings) {
         return Vec::new();
     }

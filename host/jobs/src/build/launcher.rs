@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::launcher_names::{self, CONTAINER};
 use super::{
-    PodSettings, access, agent, environment, launcher_labels, launcher_rules, metadata, workers,
+    AgentDelivery, PodSettings, access, agent, agent_files, environment, launcher_labels,
+    launcher_rules, metadata, workers,
 };
 use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
@@ -55,6 +56,9 @@ pub fn launcher(
     }
     agent::add_to_pod(&mut spec, job, settings, &container);
     agent::mount(&mut container);
+    if agent::delivery(job, settings) == AgentDelivery::Image {
+        agent_files::add_to_launcher(&mut annotations, &mut spec, &mut container, job, settings);
+    }
     if is_held(job) {
         agent::hold(&mut spec, &mut container);
         annotations.insert(labels::START_ANNOTATION.to_owned(), labels::HELD.to_owned());

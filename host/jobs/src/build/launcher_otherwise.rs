@@ -4,9 +4,9 @@
 //! that demand more than the default requests, would refuse it although they accept the workers.
 
 use ipu_api::GROUP;
+use ipu_api::labels::AGENT_VOLUME;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::agent;
 use super::launcher_labels::is_of_domain;
 use super::launcher_names::CONTAINER;
 use crate::validate::ValidJob;
@@ -25,7 +25,7 @@ pub fn otherwise(job: &ValidJob, usual: &Pod) -> Option<Pod> {
         let containers = spec.init_containers.iter_mut().flatten();
         let containers = containers.chain(&mut spec.containers);
         let own =
-            containers.filter(|container| [agent::AGENT, CONTAINER].contains(&&*container.name));
+            containers.filter(|container| [AGENT_VOLUME, CONTAINER].contains(&&*container.name));
         own.for_each(|container| container.resources = None);
     }
     (launcher != *usual).then_some(launcher)

@@ -1,5 +1,7 @@
 //! A small API server in memory with watches, for tests of the I/O.
 
+mod admission;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::service_fn;
 
+use self::admission::refusal;
 use super::fixtures::{JobFixture, MAX_IPUS, settings};
 use crate::build::PodSettings;
 use crate::context::Context;
@@ -54,6 +57,8 @@ struct State {
     lost: Vec<String>,
     /// Whether requests to write events are never answered.
     forgets_events: bool,
+    /// Whether it drops the volumes of Pods, as an API server without image volumes does.
+    drops_volumes: bool,
 }
 
 impl Cluster {
@@ -165,16 +170,6 @@ impl Cluster {
     /// An object is gone.
     pub(crate) fn remove(&self, path: &str) {
         self.state().objects.remove(path).unwrap();
-    }
-
-    /// The quota refuses these Pods from now on.
-    pub(crate) fn refuse(&self, pods: &[&str]) {
-        self.state().refused = pods.iter().map(|pod| (*pod).to_owned()).collect();
-    }
-
-    /// A policy demands this label of every Pod from now on.
-    pub(crate) fn demand_label(&self, key: &str) {
-        self.state().demanded_label = Some(key.to_owned());
     }
 
     /// A webhook of the cluster fails for these Pods from now on.
@@ -331,23 +326,7 @@ impl State {
         }
     }
 
-    /// Answers a dry run, which is no request of a test's list.
-    fn try_create(&mut self, object: Value) -> (StatusCode, Value) {
-        if self.refuses(&object) {
-            return refusal(StatusCode::FORBIDDEN, "Forbidden");
-        }
-        (StatusCode::CREATED, object)
-    }
-
-    fn refuses(&self, object: &Value) -> bool {
-        let labels = &object["metadata"]["labels"];
-        let lacks = |key: &String| object["spec"]["containers"].is_array() && labels[key].is_null();
-        let mut refused = self.refused.iter();
-        refused.any(|name| object["metadata"]["name"] == **name)
-            || self.demanded_label.as_ref().is_some_and(lacks)
-    }
-
-    fn create(&mut self, path: &str, object: Value) -> (StatusCode, Value) {
+    fn create(&mut self, path: &str, mut object: Value) -> (StatusCode, Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let path = format!("{path}/{name}");
         if self.refuses(&object) {
@@ -359,6 +338,7 @@ impl State {
         if self.objects.contains_key(&path) {
             return refusal(StatusCode::CONFLICT, "AlreadyExists");
         }
+        self.drop_volumes_of(&mut object);
         let made = self.store(&path, object);
         if self.lost.contains(&name) {
             return refusal(StatusCode::GATEWAY_TIMEOUT, "Timeout");
@@ -375,14 +355,6 @@ impl State {
         self.objects.insert(path.to_owned(), object.clone());
         object
     }
-}
-
-fn refusal(code: StatusCode, reason: &str) -> (StatusCode, Value) {
-    let status = json!({
-        "kind": "Status", "status": "Failure", "reason": reason, "code": code.as_u16(),
-        "message": format!("{reason}, said the API server"),
-    });
-    (code, status)
 }
 
 /// The owner reference of the job.

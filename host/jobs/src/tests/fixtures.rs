@@ -10,7 +10,7 @@ use ipu_api::pod_template::PodTemplate;
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::build::PodSettings;
+use crate::build::{AgentDelivery, PodSettings};
 use crate::validate::{ValidJob, ValidateError, read};
 
 /// Most IPUs of a partition, in tests.
@@ -23,9 +23,18 @@ pub(crate) fn settings() -> PodSettings {
         avoid_failed_nodes: false,
         launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
         launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
+        agent_delivery: AgentDelivery::Init,
         launcher_resources: None,
         launcher_policy: None,
         start_timeout: Some(std::time::Duration::from_mins(10)),
+    }
+}
+
+/// The same, with the agent mounted from its image.
+pub(crate) fn mounted() -> PodSettings {
+    PodSettings {
+        agent_delivery: AgentDelivery::Image,
+        ..settings()
     }
 }
 

@@ -4,7 +4,7 @@ use ipu_api::ipujob::IPUJob;
 use serde_json::{Value, json};
 
 use super::cluster::{self, Cluster};
-use super::fixtures::{JobFixture, settings};
+use super::fixtures::{JobFixture, mounted, settings};
 use crate::context::Context;
 use crate::job_object::JobRef;
 use crate::step;
@@ -89,6 +89,53 @@ async fn a_job_whose_launcher_is_refused_takes_no_ipus() {
     cluster.refuse(&[]);
     reconcile(&cluster, &context, &job).await;
     assert_eq!(cluster.partitions().len(), 1);
+}
+
+/// An API server that does not know image volumes accepts the Pod without the volume, and the Pod could not start.
+#[tokio::test]
+async fn a_job_whose_agent_the_api_server_drops_takes_no_ipus() {
+    let cluster = Cluster::default();
+    let job = IPUJob::sample().launcher(&["mpirun"]);
+    let (context, job) = (cluster.context_with(mounted()), cluster.submit(&job));
+    cluster.drop_volumes(true);
+    assert_eq!(reconcile(&cluster, &context, &job).await, Some(15));
+    assert!(cluster.partitions().is_empty());
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    let message = status["lastMessage"].as_str().unwrap();
+    let expected = "no IPUs are requested, because the API server refused Pod sample-worker-0: the API server drops \
+                    spec.volumes[ipu-operator-agent].image, ";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.contains("set agent.delivery "), "{message}");
+    // The admin has upgraded Kubernetes.
+    cluster.drop_volumes(false);
+    reconcile(&cluster, &context, &job).await;
+    assert_eq!(cluster.partitions().len(), 1);
+}
+
+/// The admin changes the setting, or another API server answers, when the job has a partition.
+#[tokio::test]
+async fn a_pod_whose_agent_the_api_server_drops_is_deleted() {
+    let cluster = Cluster::default();
+    let job = IPUJob::sample().launcher(&["mpirun"]);
+    let (context, job) = (cluster.context_with(mounted()), cluster.submit(&job));
+    reconcile(&cluster, &context, &job).await;
+    cluster.drop_volumes(true);
+    cluster.partitions_ready();
+    reconcile(&cluster, &context, &job).await;
+    let asked = cluster.asked();
+    let count = |request: &str| asked.iter().filter(|asked| *asked == request).count();
+    let deleted = count(&format!("DELETE {}", cluster::pod("sample-worker-0")));
+    let created = count("POST /api/v1/namespaces/default/pods");
+    assert!(deleted > 0 && created == deleted, "{asked:?}");
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    assert!(status["run"]["refusedSince"].is_string(), "{status}");
+    cluster.drop_volumes(false);
+    reconcile(&cluster, &context, &job).await;
+    let pod = cluster.object(&cluster::pod("sample-worker-0"));
+    assert_eq!(
+        pod["spec"]["volumes"][0]["image"]["reference"],
+        settings().launcher_image
+    );
 }
 
 #[tokio::test]

@@ -169,4 +169,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         instead: "    } else if bound.match_resources.is_some() {",
         found_by: JOB_TESTS,
     },
+    Mutation {
+        name: "a list of any number of workers is an annotation",
+        file: "host/jobs/src/build/agent.rs",
+        text: "saturating_add(length) > ANNOTATIONS_MAX {",
+        instead: "saturating_add(length) > usize::MAX - ANNOTATIONS_MAX {",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a Pod whose agent the API server drops counts as accepted",
+        file: "host/runtime/src/image_volume.rs",
+        text: "    has_agent(&json!(pod)) && !has_agent(&json!(answer))",
+        instead: "    !has_agent(&json!(pod)) && has_agent(&json!(answer))",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a Pod without its agent runs",
+        file: "host/jobs/src/writes/pod.rs",
+        text: "    if !image_volume::is_dropped(pod, &created) {",
+        instead: "    if !image_volume::is_dropped(pod, pod) {",
+        found_by: JOB_TESTS,
+    },
 ];

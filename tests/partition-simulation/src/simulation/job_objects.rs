@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::build::{AgentDelivery, PodSettings};
 use ipu_jobs::validate::{self, ValidJob};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::json;
@@ -23,6 +23,7 @@ pub(super) fn pod_settings() -> PodSettings {
         avoid_failed_nodes: false,
         launcher_image: "ipu-operator:simulated".to_owned(),
         launcher_image_pull_policy: None,
+        agent_delivery: AgentDelivery::Init,
         launcher_resources: None,
         launcher_policy: None,
         start_timeout: Some(std::time::Duration::from_mins(10)),

@@ -11,7 +11,7 @@ use cluster::progress::Progress;
 use cluster::settings::Settings;
 
 use super::{
-    Dist, DistError, PLUGIN, Programs, RELEASE_FEATURES, build, copy, copy_programs, flags,
+    Dist, DistError, MOUNTED, PLUGIN, Programs, RELEASE_FEATURES, build, copy, copy_programs, flags,
 };
 use crate::cargo;
 use crate::dist::aarch64::Aarch64;
@@ -55,6 +55,9 @@ pub fn ensure(
     let dir = dist.dir().join(ARM64.architecture);
     make_dir(&dir.join("guests"))?;
     copy_programs(&built, &dir)?;
+    for file in MOUNTED {
+        copy(&dist.dir().join(file), &dir.join(file))?;
+    }
     for guest in GUESTS {
         let guest = format!("guests/{}.wasm", guest.name);
         copy(&dist.dir().join(&guest), &dir.join(&guest))?;

@@ -109,6 +109,7 @@ fn built(
         &format!("{}.tar.gz", name(VERSION)),
     )?;
     let programs = ["ipu-operator", "ipu-agent", dist::PLUGIN, "guests"].into_iter();
+    let programs = programs.chain(dist::MOUNTED);
     for program in programs.chain(arm64.then_some("arm64")) {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
     }

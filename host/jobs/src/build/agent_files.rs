@@ -1,0 +1,87 @@
+//! Pure: the files for mpirun of a launcher that mounts the agent's image: annotations, which the kubelet writes into files.
+
+use std::collections::BTreeMap;
+
+use ipu_api::labels;
+use k8s_openapi::api::core::v1::{
+    Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, ObjectFieldSelector, PodSpec,
+    Volume, VolumeMount,
+};
+
+use super::agent::{FOLDER, HOSTFILE, KUBEEXEC, PROGRAM};
+use super::{PodSettings, agent, hostfile};
+use crate::validate::ValidJob;
+
+/// Name of the volume with the files of a launcher.
+const FILES: &str = "ipu-operator-files";
+
+/// Gives a launcher that mounts the agent's image the files for mpirun. The image has files at the same paths, because it is
+/// read-only, so that the runtime cannot create the targets of these mounts.
+pub fn add_to_launcher(
+    annotations: &mut BTreeMap<String, String>,
+    spec: &mut PodSpec,
+    container: &mut Container,
+    job: &ValidJob,
+    settings: &PodSettings,
+) {
+    let files = [
+        (
+            labels::HOSTFILE_ANNOTATION,
+            HOSTFILE,
+            0o444,
+            hostfile::hostfile(&job.name, hostfile::workers(job)),
+        ),
+        (
+            labels::KUBEEXEC_ANNOTATION,
+            KUBEEXEC,
+            0o555,
+            kubeexec(job, settings),
+        ),
+    ];
+    let mut items = Vec::new();
+    for (annotation, name, mode, content) in files {
+        annotations.insert(annotation.to_owned(), content);
+        items.push(DownwardAPIVolumeFile {
+            path: name.to_owned(),
+            mode: Some(mode),
+            field_ref: Some(ObjectFieldSelector {
+                api_version: None,
+                field_path: format!("metadata.annotations['{annotation}']"),
+            }),
+            ..DownwardAPIVolumeFile::default()
+        });
+        container
+            .volume_mounts
+            .get_or_insert_default()
+            .push(VolumeMount {
+                name: FILES.to_owned(),
+                mount_path: format!("{FOLDER}/{name}"),
+                sub_path: Some(name.to_owned()),
+                read_only: Some(true),
+                ..VolumeMount::default()
+            });
+    }
+    spec.volumes.get_or_insert_default().push(Volume {
+        name: FILES.to_owned(),
+        downward_api: Some(DownwardAPIVolumeSource {
+            items: Some(items),
+            ..DownwardAPIVolumeSource::default()
+        }),
+        ..Volume::default()
+    });
+}
+
+/// The script that mpirun calls instead of ssh, as `ipu-agent install` writes it.
+pub fn kubeexec(job: &ValidJob, settings: &PodSettings) -> String {
+    let known = agent::known_workers(job, settings);
+    let words = [PROGRAM, "exec", "--job", &job.name].map(str::to_owned);
+    let agent: Vec<String> = words.into_iter().chain(known).collect();
+    format!(
+        "#!/bin/sh\n\
+         # Called by mpirun instead of ssh: kubeexec.sh <worker> <command of a shell>...\n\
+         POD=\"$1\"\n\
+         shift\n\
+         exec {agent} \"$POD\" -- /bin/sh -c \"$*\"\n",
+        agent = agent.join(" "),
+    )
+}
