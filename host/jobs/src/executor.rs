@@ -5,6 +5,7 @@
 
 mod apply;
 mod effects;
+mod uses;
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub async fn reconcile<E: Effects>(
         effects.set_finalizer(true).await?;
         return Ok(None);
     }
-    let facts = facts::facts(job, effects.observed(), now);
+    let mut facts = facts::facts(job, effects.observed(), now);
+    uses::erase_gone(job, effects, &mut facts).await?;
     let phase = phase::phase(job, &facts, now);
     let mut plan = plan::plan(job, &facts, &phase, settings);
     if plan.delete_job {

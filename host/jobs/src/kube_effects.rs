@@ -196,6 +196,11 @@ impl Effects for KubeEffects<'_> {
         Ok(writes::has_pods(&self.pods, (&self.owner, instance), view).await?)
     }
 
+    async fn has_partition(&mut self, name: &str) -> Result<bool, StepError> {
+        let view = &self.context.views.partitions;
+        Ok(writes::has_partition(&self.partitions, name, view).await?)
+    }
+
     async fn reset(&mut self, reset: &Reset) -> Result<(), StepError> {
         let view = &self.context.views.partitions;
         Ok(writes::reset(&self.partitions, reset, view).await?)

@@ -15,6 +15,7 @@ mod fixtures;
 mod held_launcher;
 mod interactive;
 mod kubelet;
+mod late_watch;
 mod launcher;
 mod launcher_environment;
 mod launcher_objects;

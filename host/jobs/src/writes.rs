@@ -360,6 +360,16 @@ pub async fn has_pods(
     Ok(owned.inspect(|pod| view.expect_update(pod)).count() > 0)
 }
 
+/// Whether an IPUPartition exists that the cache does not contain. The cache then expects it.
+pub async fn has_partition(
+    partitions: &Api<IPUPartition>,
+    name: &str,
+    view: &View<IPUPartition>,
+) -> Result<bool, WriteError> {
+    let found = record_write("read", name, partitions.get_opt(name).await, view)?;
+    Ok(found.is_some())
+}
+
 /// Records a write in the cache. An object that does not exist needs no write.
 fn record_write<K: JobObject>(
     action: &'static str,

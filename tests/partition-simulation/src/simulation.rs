@@ -36,6 +36,7 @@ mod job_server;
 mod job_watches;
 mod job_writes;
 mod kubelet;
+mod late_watch;
 mod liveness;
 mod load;
 mod lost_state;

@@ -71,6 +71,12 @@ pub trait Effects: Send {
     fn has_pods(&mut self, instance: u32)
     -> impl Future<Output = Result<bool, Self::Error>> + Send;
 
+    /// Whether the API server has an IPUPartition of this name, whatever the caches contain.
+    fn has_partition(
+        &mut self,
+        name: &str,
+    ) -> impl Future<Output = Result<bool, Self::Error>> + Send;
+
     /// Requests a reset of a partition.
     fn reset(&mut self, reset: &Reset) -> impl Future<Output = Result<(), Self::Error>> + Send;
 

@@ -22,8 +22,8 @@ pub fn postponed(
     created: Option<&Time>,
     now: Timestamp,
 ) -> Option<Duration> {
-    if let Some(ended) = &old.completion_time {
-        return clock::remaining(ended.0, MAX_DELAY, now);
+    if old.completion_time.is_some() {
+        return after_end(old, now);
     }
     let is_pending = |status: &IPUJobStatus| status.launcher_status == JobState::Pending;
     let is_new = old.conditions.is_empty();
@@ -40,6 +40,11 @@ pub fn postponed(
         old.last_reconcile_time.as_ref()
     };
     clock::remaining(last?.0, MAX_DELAY, now)
+}
+
+/// Returns the remaining delay of all writes about a job that has ended.
+pub fn after_end(old: &IPUJobStatus, now: Timestamp) -> Option<Duration> {
+    clock::remaining(old.completion_time.as_ref()?.0, MAX_DELAY, now)
 }
 
 /// Whether a Pod does not start, or an object of the job cannot be created.

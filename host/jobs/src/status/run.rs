@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{Obstacle, StatusInput, rejections, starts};
 use crate::facts::Facts;
 use crate::facts::deadlines::{QUOTA_BACKOFF, REFUSAL_TIMEOUT};
-use crate::facts::partition::PartitionState;
 use crate::phase::Phase;
 use crate::restart::Next;
 
@@ -75,21 +74,17 @@ pub(super) fn quota_backoff_message(facts: &Facts) -> String {
 }
 
 /// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
+/// The executor erases the record of a partition that is gone.
 fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     let facts = input.facts;
-    let mut used = BTreeMap::new();
-    for instance in facts.all() {
-        let key = instance.index.to_string();
-        let partition = &instance.partition.state;
-        let known = facts.run.used.get(&key).cloned();
-        let current = match partition.placed() {
-            _ if input.new_uses.contains_key(&key) => input.new_uses.get(&key).cloned(),
-            // Even if an earlier version of the operator has not recorded it.
-            Some(placed) if instance.used => Some(placed.use_key()),
-            _ => known.filter(|_| *partition != PartitionState::Absent),
-        };
-        used.extend(current.map(|current| (key, current)));
-    }
+    let mut used = facts.run.used.clone();
+    let in_use = facts.all().filter(|instance| instance.used);
+    // Even if an earlier version of the operator has not recorded it.
+    used.extend(in_use.filter_map(|instance| {
+        let placed = instance.partition.state.placed()?;
+        Some((instance.index.to_string(), placed.use_key()))
+    }));
+    used.extend(input.new_uses.clone());
     used
 }
 

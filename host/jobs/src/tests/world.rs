@@ -112,7 +112,10 @@ impl World {
         killed: CrashPoint,
     ) -> Step {
         self.now += SignedDuration::from_secs(1);
-        let (facts, now) = (self.facts(job), self.now);
+        let (mut facts, now) = (self.facts(job), self.now);
+        // As the executor does.
+        let slots: Vec<String> = self.slots().iter().map(u32::to_string).collect();
+        facts.run.used.retain(|index, _| slots.contains(index));
         let phase = phase(job, &facts, now);
         let mut plan = plan(job, &facts, &phase, &self.settings);
         self.refuse(job, &facts, obstacles, &mut plan);

@@ -12,6 +12,13 @@ const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
 /// The simulation alone.
 const BY_SIMULATION: FoundBy = FoundBy::Tests(SIMULATION);
 
+/// A run of the simulation with a watch that is late.
+const LATE_WATCH: FoundBy = FoundBy::Tests(Tests {
+    package: "partition-simulation",
+    named: "a_late_watch_of_partitions_skips_no_reset",
+    bound: None,
+});
+
 /// Every mistake in the reconciler of jobs that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
@@ -41,6 +48,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "        if facts.run.used.get(&index) != Some(&key) {",
         instead: "        if !instance.incomplete() && facts.run.used.get(&index) != Some(&key) {",
         found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a late watch erases the record that Pods have used a partition",
+        file: "host/jobs/src/executor/uses.rs",
+        text: "                effects.has_partition(&partition).await?",
+        instead: "                effects.has_partition(&partition).await? && partition.is_empty()",
+        found_by: LATE_WATCH,
     },
     Mutation {
         name: "a stricter limit stops what runs",

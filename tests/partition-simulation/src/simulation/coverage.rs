@@ -134,6 +134,7 @@ coverage_points! {
     LauncherReleased = "jobs: the command of a launcher is released",
     ResetForJob = "jobs: a reset is requested before the next use of a partition",
     ResetAverted = "jobs: no reset is requested, because there is a Pod that the cache lacks",
+    UseKept = "jobs: a use stays recorded, because there is a partition that the cache lacks",
     PodExists = "jobs: a Pod of the name exists",
     PodRejected = "kubelet: a node rejects a Pod",
     PodNeverRan = "kubelet: a Pod is deleted before it has a node",

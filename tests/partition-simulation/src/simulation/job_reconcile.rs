@@ -35,6 +35,7 @@ pub(super) enum JobEffect {
     WriteStatus(Box<IPUJobStatus>),
     DeletePod(Deletion),
     HasPods(u32),
+    HasPartition(String),
     Reset(Reset),
     CreatePartition(Box<IPUPartition>),
     CreatePod(Box<Pod>),
@@ -48,8 +49,8 @@ pub(super) enum JobAnswer {
     Done,
     /// The job was written, and is this now.
     Wrote(JobVersion),
-    /// Whether there are Pods.
-    HasPods(bool),
+    /// Whether there are such objects.
+    Exists(bool),
     /// An object was created, or exists.
     Created(Option<Obstacle>),
     Failed(Failure),
@@ -185,6 +186,14 @@ impl OneEffect {
         }
     }
 
+    async fn exists(&mut self, effect: JobEffect) -> Result<bool, Failure> {
+        match self.ask(effect).await {
+            JobAnswer::Exists(exists) => Ok(exists),
+            JobAnswer::Failed(failure) => Err(failure),
+            answer => unreachable!("a read is answered with {answer:?}"),
+        }
+    }
+
     fn note(&self, note: PodNote) {
         lock(&self.exchange).notes.push(note);
     }
@@ -241,11 +250,11 @@ impl Effects for OneEffect {
     }
 
     async fn has_pods(&mut self, instance: u32) -> Result<bool, Failure> {
-        match self.ask(JobEffect::HasPods(instance)).await {
-            JobAnswer::HasPods(has_pods) => Ok(has_pods),
-            JobAnswer::Failed(failure) => Err(failure),
-            answer => unreachable!("a list is answered with {answer:?}"),
-        }
+        self.exists(JobEffect::HasPods(instance)).await
+    }
+
+    async fn has_partition(&mut self, name: &str) -> Result<bool, Failure> {
+        self.exists(JobEffect::HasPartition(name.to_owned())).await
     }
 
     async fn reset(&mut self, reset: &Reset) -> Result<(), Failure> {

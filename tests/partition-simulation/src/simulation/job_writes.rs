@@ -74,7 +74,8 @@ impl World {
             let name = &self.jobs[ticket.job].uid;
             format!("replica {} on {name}: {}", ticket.who, brief(&effect))
         });
-        if stood && !matches!(effect, JobEffect::HasPods(_)) {
+        let is_read = matches!(effect, JobEffect::HasPods(_) | JobEffect::HasPartition(_));
+        if stood && !is_read {
             self.cover(CoveragePoint::JobZombieActed);
         }
         let is_last = self.is_last_step(ticket.who);
@@ -133,6 +134,7 @@ impl World {
             JobEffect::WriteStatus(status) => self.write_job_status(ticket, *status),
             JobEffect::DeletePod(deletion) => self.delete_job_pod(&deletion),
             JobEffect::HasPods(instance) => self.list_pods(ticket.job, instance),
+            JobEffect::HasPartition(name) => self.read_partition(ticket.job, &name),
             JobEffect::Reset(reset) => self.reset_for_job(ticket.job, &reset),
             JobEffect::CreatePartition(partition) => {
                 self.create_job_partition(ticket.job, &partition)
@@ -220,7 +222,17 @@ impl World {
         if !pods.is_empty() {
             self.cover(CoveragePoint::ResetAverted);
         }
-        JobReply::new(JobAnswer::HasPods(!pods.is_empty()), Expected::Pods(pods))
+        JobReply::new(JobAnswer::Exists(!pods.is_empty()), Expected::Pods(pods))
+    }
+
+    fn read_partition(&mut self, job: usize, name: &str) -> JobReply {
+        let found = self.partition_of(job, name);
+        let expected = found.map(|(_, stored)| Expected::Partition(stored.clone()));
+        if expected.is_some() {
+            self.cover(CoveragePoint::UseKept);
+        }
+        let exists = JobAnswer::Exists(expected.is_some());
+        JobReply::new(exists, expected.unwrap_or(Expected::Nothing))
     }
 
     /// The IPUPartition of a job with this name, and its key.
