@@ -181,7 +181,13 @@ async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed>
 
 /// Checks the objects that must exist while there is no operator.
 async fn keeps_what_jobs_need(fixture: &Fixture, before: &Live) -> Result<(), Failed> {
-    let definitions = ["ipujobs", "ipupartitions", "ipupolicies", "vipucontrollers"];
+    let definitions = [
+        "ipujobs",
+        "ipupartitions",
+        "ipupolicies",
+        "vipucontrollers",
+        "ipuaccountings",
+    ];
     let definitions = definitions.map(|kind| format!("{kind}.graphcore.ai"));
     let mut get = vec!["get", "customresourcedefinitions", "--output=name"];
     get.extend(definitions.iter().map(String::as_str));

@@ -142,7 +142,8 @@ async fn once_released(fixture: &Fixture, job: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the name and the spec of every object, as the API server returns it under the current CRDs.
+/// Returns the name and the spec of every object, as the API server returns it under the current CRDs. The spec of an
+/// IPUAccounting changes by itself.
 async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
     let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
     let kinds = "ipujobs,ipupartitions,ipupolicies,vipucontrollers";

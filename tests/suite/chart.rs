@@ -40,6 +40,7 @@ fn the_chart_carries_the_crds_as_they_are() {
     }
     let carried = manifests(&repository().join("charts/ipu-operator/crds"));
     let names = [
+        "ipuaccountings.graphcore.ai.yaml",
         "ipujobs.graphcore.ai.yaml",
         "ipupartitions.graphcore.ai.yaml",
         "ipupolicies.graphcore.ai.yaml",

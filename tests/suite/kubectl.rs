@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
@@ -103,11 +104,11 @@ fn the_states_of_goodput_are_those_of_the_accounting() {
         .iter()
         .map(|one| one.state.to_owned())
         .collect();
-    // A status omits states of zero seconds. The definition names all.
-    let definition = json!(VIPUController::crd());
+    // A record omits states of zero seconds. The definition names all.
+    let definition = json!(IPUAccounting::crd());
     let names = |of_total: &str| -> BTreeSet<String> {
         let path = format!(
-            "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/accounting/properties/total/properties/\
+            "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/total/properties/\
              {of_total}/properties"
         );
         let properties = definition.pointer(&path).and_then(Value::as_object);

@@ -1,8 +1,9 @@
 //! The Kubernetes API of the operator: group `graphcore.ai`, version `v1alpha1`.
 //!
 //! Any client of the operator can use it. Entry points:
-//! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`], [`ipupolicy::IPUPolicy`] and
-//!   [`vipu_controller::VIPUController`] are the kinds. [`accounting`] is part of the last.
+//! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`], [`ipupolicy::IPUPolicy`],
+//!   [`vipu_controller::VIPUController`] and [`ipuaccounting::IPUAccounting`] are the kinds. [`accounting`] is part of the
+//!   last.
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`labels`] has the labels, annotations and finalizers that the operator sets, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] checks names by the rules of Kubernetes.
@@ -23,6 +24,7 @@ pub mod crd;
 pub mod dns1123;
 pub mod guest;
 pub mod interned;
+pub mod ipuaccounting;
 pub mod ipujob;
 mod ipujob_run;
 pub mod ipujob_status;

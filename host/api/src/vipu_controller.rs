@@ -7,8 +7,6 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::accounting::Accounting;
-
 /// Desired state of a V-IPU controller, as an admin sets it.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
@@ -114,9 +112,6 @@ pub struct VIPUControllerStatus {
     /// Failures within the last day.
     #[serde(default)]
     pub last_day: ControllerFailures,
-    /// IPU-seconds of the controller by use.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accounting: Option<Accounting>,
     /// Conditions: `Ready` (it answers), `Listed` (it is in the admin's list), and `Drained` (it is being drained, and no
     /// partition of the operator is left on it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

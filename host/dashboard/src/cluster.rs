@@ -6,7 +6,7 @@ use kube::runtime::watcher::Event;
 use strum::VariantArray;
 
 use crate::past::Past;
-use crate::projection::{Controller, Job, Node, Partition, Policy};
+use crate::projection::{Accounted, Controller, Job, Node, Partition, Policy};
 use crate::store::{Store, key};
 
 /// Time for which an error of a watch is shown. A watch that fails again reports it again before.
@@ -17,6 +17,8 @@ const ERROR_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 pub enum Kind {
     /// VIPUControllers.
     Controllers,
+    /// IPUAccountings.
+    Accountings,
     /// IPUPartitions.
     Partitions,
     /// IPUJobs.
@@ -32,6 +34,8 @@ pub enum Kind {
 pub struct Cluster {
     /// The VIPUControllers.
     pub controllers: Collection<Controller>,
+    /// The IPUAccountings.
+    pub accountings: Collection<Accounted>,
     /// The IPUPartitions.
     pub partitions: Collection<Partition>,
     /// The IPUJobs.
@@ -75,6 +79,7 @@ impl Kind {
     pub fn plural(self) -> &'static str {
         match self {
             Self::Controllers => "VIPUControllers",
+            Self::Accountings => "IPUAccountings",
             Self::Partitions => "IPUPartitions",
             Self::Jobs => "IPUJobs",
             Self::Policies => "IPUPolicies",
@@ -90,7 +95,7 @@ impl Kind {
     /// Advice how to get the right to read it.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Controllers | Self::Partitions | Self::Jobs => {
+            Self::Controllers | Self::Accountings | Self::Partitions | Self::Jobs => {
                 "an admin can bind the ClusterRole ipu-operator-view with a ClusterRoleBinding"
             }
             Self::Policies => {
@@ -202,6 +207,7 @@ impl Cluster {
     pub fn not_shown(&self, kinds: &[Kind], now: Timestamp) -> Vec<String> {
         let reasons = kinds.iter().flat_map(|kind| match kind {
             Kind::Controllers => self.controllers.not_shown(*kind, now),
+            Kind::Accountings => self.accountings.not_shown(*kind, now),
             Kind::Partitions => self.partitions.not_shown(*kind, now),
             Kind::Jobs => self.jobs_not_shown(now),
             Kind::Policies => self.policies.not_shown(*kind, now),
@@ -230,6 +236,7 @@ impl Cluster {
     pub fn lost(&self) -> Option<String> {
         let words = [
             (Kind::Controllers, self.controllers.lost()),
+            (Kind::Accountings, self.accountings.lost()),
             (Kind::Partitions, self.partitions.lost()),
             (Kind::Jobs, self.jobs.lost()),
             (Kind::Policies, self.policies.lost()),

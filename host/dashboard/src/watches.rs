@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use futures::StreamExt;
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::ipupolicy::IPUPolicy;
@@ -16,7 +17,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource};
 
 use crate::cluster::{Cluster, Collection, Kind};
-use crate::projection::{Controller, Job, Node, Partition, Policy};
+use crate::projection::{Accounted, Controller, Job, Node, Partition, Policy};
 use crate::shared::Shared;
 use crate::shown::shown;
 
@@ -24,14 +25,14 @@ use crate::shown::shown;
 /// still reports changes for this time after the end of the rights.
 pub const WATCH_SECONDS: u32 = 30;
 
-/// Page size of a list. A page is in memory as a whole until its objects are reduced to the stored fields. The
-/// accounting of one VIPUController may have a few hundred kilobytes.
+/// Page size of a list. A page is in memory as a whole until its objects are reduced to the stored fields. An
+/// IPUAccounting may have a few hundred kilobytes.
 const fn list_page(kind: Kind) -> u32 {
     match kind {
-        Kind::Controllers => 8,
+        Kind::Accountings => 8,
         // A node lists its images.
         Kind::Nodes => 50,
-        Kind::Jobs | Kind::Partitions | Kind::Policies => 200,
+        Kind::Controllers | Kind::Jobs | Kind::Partitions | Kind::Policies => 200,
     }
 }
 
@@ -43,6 +44,12 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
         (Kind::Controllers, shared),
         |cluster| &mut cluster.controllers,
         Controller::of,
+    );
+    let accountings = watch::<IPUAccounting, _>(
+        client,
+        (Kind::Accountings, shared),
+        |cluster| &mut cluster.accountings,
+        Accounted::of,
     );
     let partitions = watch::<IPUPartition, _>(
         client,
@@ -72,7 +79,7 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
         )
         .await;
     };
-    tokio::join!(controllers, partitions, policies, nodes, jobs);
+    tokio::join!(controllers, accountings, partitions, policies, nodes, jobs);
 }
 
 /// A kind of the operator, for untyped objects, so that an unreadable one does not affect the others.
@@ -155,7 +162,7 @@ mod tests {
     fn few_objects_are_read_at_once_if_they_are_large() {
         for (kind, largest) in [
             // Bytes of one object: accounts have 25 hours and 32 days of 33 namespaces each.
-            (Kind::Controllers, 400_000),
+            (Kind::Accountings, 400_000),
             (Kind::Jobs, 20_000),
             (Kind::Partitions, 20_000),
             (Kind::Policies, 20_000),

@@ -28,9 +28,9 @@ pub enum KubectlError {
          ipu-operator-view with a ClusterRoleBinding"
     )]
     Denied(String),
-    /// The user may not list VIPUControllers.
+    /// The user may not list VIPUControllers or IPUAccountings.
     #[error(
-        "goodput sums up the accounting of VIPUControllers, and you may not list them: {0}; an admin can bind the \
+        "goodput sums up the IPUAccountings of VIPUControllers, and you may not list them: {0}; an admin can bind the \
          ClusterRole ipu-operator-view with a ClusterRoleBinding"
     )]
     AccountingDenied(String),

@@ -1,5 +1,4 @@
-//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a
-//! time.
+//! Pure: where IPU-hours went, summed up from IPUAccountings over whole periods, and the jobs of a time.
 
 mod csv;
 mod jobs;
@@ -10,6 +9,7 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use ipu_api::accounting::{Accounting, AllocatedSeconds, Period, Unallocated};
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::vipu_controller::VIPUController;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub use self::period::{Since, SinceError};
 pub use self::text::text;
 
 use crate::condition::shown;
-use crate::controllers::address;
+use crate::controllers::{address, name};
 
 /// Seconds of an hour.
 const HOUR: f64 = 3_600.0;
@@ -115,7 +115,7 @@ pub struct UnallocatedRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// Its name in `VIPUController.status.accounting`.
+    /// Its name in an IPUAccounting.
     pub state: &'static str,
     /// The IPU-hours.
     pub hours: f64,
@@ -123,27 +123,68 @@ pub struct State {
     pub share: f64,
 }
 
+/// A V-IPU controller and its accounting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accounted<'a> {
+    /// `host:port`.
+    pub name: String,
+    /// Whether it has a VIPUController. The accounting of one that has left the list stays.
+    pub is_listed: bool,
+    /// Its accounting, once the operator has counted.
+    pub accounting: Option<&'a Accounting>,
+}
+
+/// The VIPUControllers with the accountings of the same names, and then the other accountings.
+pub fn accounted<'a>(
+    controllers: &[VIPUController],
+    records: &'a [IPUAccounting],
+) -> Vec<Accounted<'a>> {
+    let mut left: BTreeMap<_, _> = records
+        .iter()
+        .map(|record| (record.metadata.name.as_deref().unwrap_or_default(), record))
+        .collect();
+    let mut all = Vec::new();
+    for controller in controllers {
+        let accounting = left
+            .remove(name(controller))
+            .map(|record| &record.spec.accounting);
+        all.push(Accounted {
+            name: address(controller),
+            is_listed: true,
+            accounting,
+        });
+    }
+    all.extend(left.into_values().map(|record| Accounted {
+        name: shown(&record.spec.address),
+        is_listed: false,
+        accounting: Some(&record.spec.accounting),
+    }));
+    all
+}
+
 /// Sums up the IPU-hours since a time before `now`.
-pub fn goodput(all: &[VIPUController], since: Since, by: GoodputBy, now: Timestamp) -> Goodput {
+pub fn goodput(all: &[Accounted<'_>], since: Since, by: GoodputBy, now: Timestamp) -> Goodput {
     let mut sums = Sums::default();
     let mut notes = Vec::new();
     for one in all {
-        let name = address(one);
-        let status = one.status.as_ref();
-        let Some(accounting) = status.and_then(|status| status.accounting.as_ref()) else {
+        let name = &one.name;
+        let Some(accounting) = one.accounting else {
             notes.push(format!("{name} has no accounting yet and is not counted"));
             continue;
         };
         let periods = since.periods(accounting, now);
         let Some(start) = start(&periods, accounting) else {
-            let until = accounting.until.0;
-            notes.push(format!(
-                "{name} is not counted: its accounting ended at {until}"
-            ));
+            // A controller that has left for good is no gap.
+            if one.is_listed {
+                let until = accounting.until.0;
+                notes.push(format!(
+                    "{name} is not counted: its accounting ended at {until}"
+                ));
+            }
             continue;
         };
-        sums.add(&name, by, &periods);
-        sums.covered.push((name, start, accounting.until.0));
+        sums.add(name, by, &periods);
+        sums.covered.push((name.clone(), start, accounting.until.0));
     }
     let from = sums.covered.iter().map(|(_, start, _)| *start).min();
     let until = sums.covered.iter().map(|(_, _, until)| *until).max();
@@ -310,8 +351,4 @@ fn states(allocated: &AllocatedSeconds, unallocated: &Unallocated) -> Vec<State>
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "objects of tests read best as literals where they are used"
-)]
 mod tests;

@@ -10,7 +10,7 @@
 //!   read or watches. Both are pure.
 //! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and
 //!   watches.
-//! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
+//! - [`goodput`] sums up IPUAccountings, and lists jobs for a replay. It is pure.
 //! - [`nodes`] shows what the checks of nodes found, which ipu-node writes on each Node. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`advice`] repeats what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
@@ -184,14 +184,23 @@ async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<Str
     if all.is_empty() {
         return Err(KubectlError::NoControllers);
     }
+    let records = match reading::known_accountings(&connection.client).await? {
+        Access::Allowed(records) => records,
+        Access::Denied(words) => return Err(KubectlError::AccountingDenied(words)),
+    };
     let (since, now) = (task.since, Timestamp::now());
-    let mut report = goodput::goodput(&all.readable, since, task.by, now);
-    if all.unreadable > 0 {
-        let number = all.unreadable;
-        let note = format!("{number} VIPUControllers cannot be read and are not counted");
-        report.notes.push(note);
+    let known = goodput::accounted(&all.readable, &records.readable);
+    let mut report = goodput::goodput(&known, since, task.by, now);
+    for (kind, number) in [
+        ("VIPUControllers", all.unreadable),
+        ("IPUAccountings", records.unreadable),
+    ] {
+        if number > 0 {
+            let note = format!("{number} {kind} cannot be read and are not counted");
+            report.notes.push(note);
+        }
     }
-    let lines = || goodput::csv(&all.readable, since, now);
+    let lines = || goodput::csv(&known, since, now);
     output::goodput(&report, lines, task.output)
 }
 

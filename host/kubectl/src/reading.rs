@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::iter;
 
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
@@ -85,6 +86,17 @@ pub(crate) async fn known_controllers(
     client: &Client,
 ) -> Result<Access<Objects<VIPUController>>, KubectlError> {
     match objects(&controllers(client), "the VIPUControllers").await {
+        Err(error) if error.is_unknown_kind() => Ok(Access::Allowed(iter::empty().collect())),
+        read => read,
+    }
+}
+
+/// The readable IPUAccountings of the cluster. An API server of an earlier version of the operator has none.
+pub(crate) async fn known_accountings(
+    client: &Client,
+) -> Result<Access<Objects<IPUAccounting>>, KubectlError> {
+    let api = Api::all_with(client.clone(), &resource::<IPUAccounting>());
+    match objects(&api, "the IPUAccountings").await {
         Err(error) if error.is_unknown_kind() => Ok(Access::Allowed(iter::empty().collect())),
         read => read,
     }

@@ -1,8 +1,8 @@
 //! Accounts for the IPU-seconds of V-IPU controllers: each of them is in exactly one state.
 //!
 //! `observation` determines the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
-//! (`pod_readiness`). `account` adds them up; both are pure. `publish::account_recorder` observes while this replica leads. The
-//! statuses of VIPUControllers carry the accounts over a restart and a change of the leader.
+//! (`pod_readiness`). `account` adds them up; both are pure. `publish::account_recorder` observes while this replica leads.
+//! IPUAccountings carry the accounts over a restart and a change of the leader; `stored` reads them.
 
 mod account;
 mod accounts;
@@ -10,12 +10,14 @@ mod ipu_states;
 pub mod observation;
 mod periods;
 pub mod pod_readiness;
+pub mod stored;
 
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
 use ipu_api::accounting::Accounting;
+use ipu_api::ipuaccounting::IPUAccountingSpec;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use account::Account;
@@ -31,10 +33,10 @@ pub struct AccountStore {
 }
 
 impl AccountStore {
-    /// The account of a controller as the status of its VIPUController reports it. `None` until the accounts of the
-    /// previous leader are read, because the new accounts continue them.
-    pub fn status(&self, address: &str) -> Option<Accounting> {
-        self.accounts().status(address)
+    /// The account of a controller as its IPUAccounting records it. `None` until the accounts of the previous leader are
+    /// read, because the new accounts continue them.
+    pub fn record(&self, address: &str) -> Option<IPUAccountingSpec> {
+        self.accounts().record(address)
     }
 
     /// The same of all controllers, by address.
@@ -46,7 +48,7 @@ impl AccountStore {
     /// replica if it is the next one.
     pub fn deactivate(&self) {
         let accounts = mem::take(&mut *self.accounts());
-        // A leader that lost its lease before it had read the statuses has none.
+        // A leader that lost its lease before it had read the records has none.
         if accounts != Accounts::default() {
             *self.inactive.lock() = accounts;
         }

@@ -51,6 +51,15 @@ impl Read {
     }
 }
 
+/// The kinds of the operator.
+const PLURALS: [&str; 5] = [
+    "ipujobs",
+    "ipupartitions",
+    "ipupolicies",
+    "vipucontrollers",
+    "ipuaccountings",
+];
+
 /// All reads that do not depend on the list of Pods.
 pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
     let SupportOptions {
@@ -65,7 +74,7 @@ pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
         "/version".to_owned(),
         Form::Text,
     )];
-    for plural in ["ipujobs", "ipupartitions", "ipupolicies", "vipucontrollers"] {
+    for plural in PLURALS {
         let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let definition = format!("{definition}/{plural}.graphcore.ai");
         let file = format!("definitions/{plural}.yaml");

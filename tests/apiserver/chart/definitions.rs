@@ -91,7 +91,7 @@ async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
         .unwrap();
     // The document's step. The finalizer of Kubernetes 1.37 fails if it is the first to read a kind, and then tries again
     // only with the next resync, after minutes.
-    let objects = "ipujobs,ipupartitions,ipupolicies,vipucontrollers";
+    let objects = "ipujobs,ipupartitions,ipupolicies,vipucontrollers,ipuaccountings";
     admin
         .kubectl(&["get", objects, "--all-namespaces"])
         .unwrap();

@@ -34,11 +34,14 @@ const CONTROLLER_ON_JOBS: [Right<'static>; 11] = [
 ];
 
 /// Rights of the proxy on the objects of jobs, partitions and nodes.
-const PROXY_ON_PARTITIONS: [Right<'static>; 13] = [
+const PROXY_ON_PARTITIONS: [Right<'static>; 16] = [
     ("patch", "ipupartitions --subresource=status", "", true),
     ("create", "ipupartitions", "", true),
     ("delete", "vipucontrollers", "", true),
     ("update", "vipucontrollers", "", false),
+    ("patch", "ipuaccountings", "", true),
+    ("watch", "ipuaccountings", "", false),
+    ("delete", "ipuaccountings", "", false),
     ("watch", "nodes", "", true),
     ("get", "nodes", "", false),
     ("list", "pods", "team", true),

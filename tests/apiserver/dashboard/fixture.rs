@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{self, Stdio};
 
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::ipupolicy::IPUPolicy;
 use ipu_api::vipu_controller::VIPUController;
@@ -197,7 +198,10 @@ fn accounting() -> Value {
         })
     };
     let hours: Vec<_> = (0..24).rev().map(hour).collect();
-    json!({"since": hours[0]["start"], "until": now, "total": hours[0], "hours": hours})
+    json!({
+        "address": "pod1:8090", "ipus": 64, "since": hours[0]["start"], "until": now,
+        "total": hours[0], "hours": hours,
+    })
 }
 
 /// Partitions in each state on the first V-IPU controller, at their places, and one on the second, whose place is not
@@ -239,7 +243,6 @@ pub(crate) async fn fill(client: &Client) {
         partition(client, (owner, owner), 64, waiting.clone()).await;
     }
     let mut first = controller("pod1", [64, 44, 8, 16]);
-    first["status"]["accounting"] = accounting();
     first["status"]["freeIpus"] = json!("36-39,48-63");
     first["status"]["reservedFor"] = json!("team-a/large (64 IPUs), which has waited since noon");
     let mut unready = controller("pod3", [64, 0, 0, 64]);
@@ -251,6 +254,8 @@ pub(crate) async fn fill(client: &Client) {
     for object in [first, controller("pod2", [64, 32, 0, 32]), unready] {
         create::<VIPUController>(client, None, object).await;
     }
+    let record = json!({"metadata": {"name": "pod1-8090"}, "spec": accounting()});
+    create::<IPUAccounting>(client, None, record).await;
     let policy = json!({
         "metadata": {"name": "best-fit"},
         "spec": {

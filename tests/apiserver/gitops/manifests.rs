@@ -35,7 +35,7 @@ fn the_file_has_the_crds_and_the_objects_of_the_chart_and_needs_nothing_of_helm(
     let objects = documents(&rendered(&admin));
     assert_eq!(objects[0]["kind"], "Namespace");
     let is_crd = |object: &&Value| object["kind"] == "CustomResourceDefinition";
-    assert_eq!(objects.iter().filter(is_crd).count(), 4);
+    assert_eq!(objects.iter().filter(is_crd).count(), 5);
     let others: Vec<_> = objects[1..]
         .iter()
         .filter(|object| !is_crd(object))

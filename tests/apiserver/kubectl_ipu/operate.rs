@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use cluster::wait::eventually;
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::vipu_controller::VIPUController;
 use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -45,10 +46,20 @@ impl Office {
             "summary": "Ready",
             "ipus": {"total": 16, "used": 8, "usedByOthers": 4, "largestFree": largest_free},
             "partitions": 1,
-            "accounting": accounting,
             "conditions": [condition("Ready"), condition("Listed")],
         });
         self.report(&name, status).await;
+        if accounting.is_object() {
+            let object = json!({
+                "apiVersion": "graphcore.ai/v1alpha1",
+                "kind": "IPUAccounting",
+                "metadata": {"name": name},
+                "spec": accounting,
+            });
+            let object = serde_json::from_value(object).unwrap();
+            let accountings: Api<IPUAccounting> = Api::all(self.client.clone());
+            accountings.create(&params, &object).await.unwrap();
+        }
     }
 
     /// The operator reports this in the status of a V-IPU controller.
@@ -210,7 +221,7 @@ async fn the_plugin_shows_what_fits_and_where_ipu_hours_went() {
         }],
     });
     let accounting = json!({
-        "since": start, "until": now.to_string(), "total": period, "hours": [period], "days": [period],
+        "address": "pod1:8090", "since": start, "until": now.to_string(), "total": period, "hours": [period], "days": [period],
     });
     office.controller("pod1", 2, accounting).await;
     office.controller("pod2", 16, Value::Null).await;

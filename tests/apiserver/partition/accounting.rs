@@ -1,7 +1,8 @@
-//! IPU-seconds under load, with faults, a kill and a stop of the leader: the accounts in VIPUControllers against the
+//! IPU-seconds under load, with faults, a kill and a stop of the leader: the IPUAccountings against the
 //! records of the V-IPU simulators.
 
 mod load;
+mod stored;
 
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use ipu_runtime::clock;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
-use vipu_simulator::Simulator;
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
 use vipu_simulator::pod::{Occupancy, Timings};
@@ -111,12 +111,9 @@ fn ipus_of_each() -> u32 {
     full_or(full, otherwise)
 }
 
-/// Waits until the account of each controller has begun. A cordon is written at once, and the account with it.
+/// Waits until the account of each controller has begun.
 async fn once_counted(fixture: &Fixture) {
-    let pods: Vec<&Simulator> = fixture.pods.iter().collect();
     eventually("each controller is counted", async || {
-        fixture.cordon(&pods).await;
-        fixture.uncordon(&pods).await;
         let accounts = accounts(fixture).await.unwrap_or_default();
         let begun = accounts.iter().filter(|one| one.until.0 > one.since.0);
         Seen::when(begun.count(), |begun| *begun == CONTROLLERS)
@@ -124,12 +121,9 @@ async fn once_counted(fixture: &Fixture) {
     .await;
 }
 
-/// Waits until the leader has counted that a controller cannot be reached.
+/// Waits until the leader has written that a controller cannot be reached.
 async fn once_unhealthy(fixture: &Fixture) {
-    let pods = [&fixture.pods[UNREACHABLE]];
     eventually("the unreachable controller is counted", async || {
-        fixture.cordon(&pods).await;
-        fixture.uncordon(&pods).await;
         let accounts = accounts(fixture).await.unwrap_or_default();
         let account = accounts.get(UNREACHABLE).ok_or("no accounts")?;
         let unhealthy = account.total.unallocated.unhealthy;
@@ -210,10 +204,7 @@ async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     fixture.start_proxy().await;
     let fixture = &*fixture;
     // A leader observes all controllers at the same moments.
-    let pods: Vec<&Simulator> = fixture.pods.iter().collect();
     let first = eventually("the next leader writes accounts", async || {
-        fixture.cordon(&pods).await;
-        fixture.uncordon(&pods).await;
         let accounts = accounts(fixture).await.unwrap_or_default();
         let written = accounts.iter().map(|one| one.until.0);
         let first = written.filter(|until| *until > ended).min();
@@ -228,12 +219,12 @@ async fn handover(fixture: &mut Fixture) -> Vec<f64> {
 
 /// The accounts of all controllers in the order of their simulators, if all of them have one.
 async fn accounts(fixture: &Fixture) -> Option<Vec<Accounting>> {
-    let objects = fixture.controllers().list(&ListParams::default()).await;
+    let objects = fixture.accountings().list(&ListParams::default()).await;
     let objects = objects.ok()?.items;
     let accounts = fixture.pods.iter().map(|pod| {
         let name = naming::vipu_controller(&pod.address.to_string());
         let object = objects.iter().find(|one| one.name_any() == name)?;
-        object.status.as_ref()?.accounting.clone()
+        Some(object.spec.accounting.clone())
     });
     accounts.collect()
 }

@@ -85,7 +85,12 @@ pub(super) async fn by_rights(cluster: &Cluster) {
             "{what:?}"
         );
     }
-    let cluster_scoped = ["ipupartitions", "ipupolicies", "vipucontrollers"];
+    let cluster_scoped = [
+        "ipuaccountings",
+        "ipupartitions",
+        "ipupolicies",
+        "vipucontrollers",
+    ];
     let cluster_scoped = cluster_scoped.map(|kind| (OURS, kind));
     let status = [
         (OURS, "ipujobs/status"),

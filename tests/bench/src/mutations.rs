@@ -1,6 +1,7 @@
 //! Possible mistakes in the partition core and in the reconciler of jobs. The simulation of the core, its model check,
 //! or tests must find each of them.
 
+mod accounts;
 mod controllers;
 mod core;
 mod jobs;
@@ -117,6 +118,7 @@ pub struct Mutation {
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
     let of_partitions = core::MUTATIONS.iter().chain(placement::MUTATIONS);
     let of_partitions = of_partitions
+        .chain(accounts::MUTATIONS)
         .chain(controllers::MUTATIONS)
         .chain(sweep::MUTATIONS);
     of_partitions.chain(jobs::MUTATIONS)

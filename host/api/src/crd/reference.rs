@@ -31,7 +31,7 @@ const OF_KUBERNETES: [(&str, &str); 7] = [
 ];
 
 /// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
-const SINCE: [(&str, &str); 48] = [
+const SINCE: [(&str, &str); 49] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
@@ -80,6 +80,7 @@ const SINCE: [(&str, &str); 48] = [
     ("IPUPolicy", OURS),
     ("IPUPolicy.status.existing", "0.2.0"),
     ("VIPUController", "0.2.0"),
+    ("IPUAccounting", "0.2.0"),
 ];
 
 /// Fields that were in 1.2.0 of Graphcore's operator, and whose first version is not known.

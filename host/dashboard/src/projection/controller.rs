@@ -1,6 +1,7 @@
-//! Pure: the fields that the dashboard stores of a VIPUController.
+//! Pure: the fields that the dashboard stores of a VIPUController, and of its IPUAccounting.
 
-use ipu_api::accounting::{Accounting, Period};
+use ipu_api::accounting::Period;
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::vipu_controller::{ControllerIpus, VIPUController};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -61,9 +62,6 @@ pub struct Controller {
     pub failed_partitions: u32,
     /// Number of its own resets of partitions within the last day.
     pub auto_resets: u32,
-    /// Use of its IPU-seconds, hour by hour.
-    #[serde(skip)]
-    pub accounted: Option<Accounted>,
 }
 
 /// The last hours of a V-IPU controller's accounting.
@@ -107,7 +105,6 @@ impl Controller {
             reserved_for: status.reserved_for.as_deref().map(shown),
             failed_partitions: status.last_day.failed_partitions,
             auto_resets: status.last_day.auto_resets,
-            accounted: status.accounting.map(accounted),
         })
     }
 
@@ -126,12 +123,16 @@ impl Controller {
     }
 }
 
-/// The last hours. Earlier hours, and days, are not stored.
-fn accounted(accounting: Accounting) -> Accounted {
-    let mut hours = accounting.hours;
-    hours.drain(..hours.len().saturating_sub(HOURS_MAX));
-    Accounted {
-        until: accounting.until.0,
-        hours,
+impl Accounted {
+    /// The stored fields of an IPUAccounting: the last hours, without earlier ones and days. `None`: it is unreadable.
+    pub fn of(object: DynamicObject) -> Option<Self> {
+        let object: IPUAccounting = object.try_parse().ok()?;
+        let accounting = object.spec.accounting;
+        let mut hours = accounting.hours;
+        hours.drain(..hours.len().saturating_sub(HOURS_MAX));
+        Some(Self {
+            until: accounting.until.0,
+            hours,
+        })
     }
 }

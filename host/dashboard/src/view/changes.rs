@@ -36,13 +36,18 @@ impl View {
     /// Its source kinds.
     fn kinds(self) -> &'static [Kind] {
         match self {
-            Self::Overview | Self::Controllers => {
-                &[Kind::Controllers, Kind::Partitions, Kind::Jobs, Kind::Nodes]
-            }
+            Self::Overview => &[
+                Kind::Controllers,
+                Kind::Accountings,
+                Kind::Partitions,
+                Kind::Jobs,
+                Kind::Nodes,
+            ],
+            Self::Controllers => &[Kind::Controllers, Kind::Partitions, Kind::Jobs, Kind::Nodes],
             Self::Queue => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
             Self::Partitions => &[Kind::Partitions, Kind::Jobs],
             Self::Policies => &[Kind::Policies],
-            Self::Goodput | Self::History => &[Kind::Controllers],
+            Self::Goodput | Self::History => &[Kind::Controllers, Kind::Accountings],
         }
     }
 }
@@ -79,6 +84,7 @@ mod tests {
                 Kind::Partitions,
                 &[Overview, Controllers, Queue, Partitions],
             ),
+            (Kind::Accountings, &[Overview, Goodput, History]),
             (Kind::Jobs, &[Overview, Controllers, Queue, Partitions]),
             (Kind::Policies, &[Policies]),
             (Kind::Nodes, &[Overview, Controllers]),

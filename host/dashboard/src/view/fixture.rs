@@ -6,7 +6,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Collection};
-use crate::projection::{Controller, Job, Node, Partition, Policy};
+use crate::projection::{Accounted, Controller, Job, Node, Partition, Policy};
 
 /// The time of all tests.
 pub(crate) fn now() -> Timestamp {
@@ -108,7 +108,7 @@ fn list<V: PartialEq>(
     of.apply(Event::InitDone, keep);
 }
 
-/// A cluster with these VIPUControllers, IPUPartitions and IPUJobs, and no IPUPolicies.
+/// A cluster with these VIPUControllers, IPUPartitions and IPUJobs, and no other objects.
 pub(crate) fn cluster(
     controllers: Vec<Value>,
     partitions: Vec<Value>,
@@ -116,6 +116,7 @@ pub(crate) fn cluster(
 ) -> Cluster {
     let mut cluster = Cluster::default();
     list(&mut cluster.controllers, controllers, Controller::of);
+    list(&mut cluster.accountings, Vec::new(), Accounted::of);
     list(&mut cluster.partitions, partitions, Partition::of);
     list(&mut cluster.jobs, jobs, Job::of);
     list(&mut cluster.policies, Vec::new(), Policy::of);
@@ -134,6 +135,11 @@ pub(crate) fn node(name: &str, controller: &str, is_ready: bool, is_cordoned: bo
             {"type": "Ready", "status": if is_ready { "True" } else { "Unknown" }},
         ]},
     })
+}
+
+/// Lists these IPUAccountings.
+pub(crate) fn with_accountings(cluster: &mut Cluster, records: Vec<Value>) {
+    list(&mut cluster.accountings, records, Accounted::of);
 }
 
 /// Lists these nodes.

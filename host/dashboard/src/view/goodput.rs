@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::{Listed, Page};
 use crate::cluster::{Cluster, Kind};
-use crate::projection::Controller;
 
 /// A day. An hour counts if it began within it.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -54,7 +53,7 @@ pub fn goodput(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Time
     let mut by_namespace: BTreeMap<&str, AllocatedSeconds> = BTreeMap::new();
     let (mut allocated, mut unallocated) = (AllocatedSeconds::default(), Unallocated::default());
     let mut from: Option<Timestamp> = None;
-    for (_, hour) in hours(cluster, now) {
+    for hour in hours(cluster, now) {
         from = Some(from.map_or(hour.start.0, |first| first.min(hour.start.0)));
         unallocated.add(&hour.unallocated);
         for one in &hour.namespaces {
@@ -69,8 +68,9 @@ pub fn goodput(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Time
     let mut rows: Vec<_> = by_namespace.into_iter().collect();
     rows.retain(|(name, _)| is_shown(name));
     rows.sort_by(|one, other| other.1.total().total_cmp(&one.1.total()));
-    let until = cluster.controllers.values();
-    let until = until.filter_map(|one| Some(one.accounted.as_ref()?.until));
+    let controllers = cluster.controllers.values();
+    let until =
+        controllers.filter_map(|controller| Some(cluster.accountings.get(&controller.name)?.until));
     Goodput {
         from,
         until: until.min(),
@@ -83,24 +83,25 @@ pub fn goodput(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Time
     }
 }
 
-/// The hours of the last day, with their V-IPU controllers.
-pub(super) fn hours(
-    cluster: &Cluster,
-    now: Timestamp,
-) -> impl Iterator<Item = (&Controller, &Period)> {
-    let controllers = cluster.controllers.values();
-    let all = controllers.flat_map(|one| {
-        let hours = one.accounted.iter().flat_map(|accounted| &accounted.hours);
-        hours.map(move |hour| (one, hour))
-    });
-    all.filter(move |(_, hour)| hour.start.0 <= now && now.duration_since(hour.start.0) < DAY)
+/// The hours of the last day, of all V-IPU controllers.
+pub(super) fn hours(cluster: &Cluster, now: Timestamp) -> impl Iterator<Item = &Period> {
+    let all = cluster
+        .accountings
+        .values()
+        .flat_map(|record| &record.hours);
+    all.filter(move |hour| hour.start.0 <= now && now.duration_since(hour.start.0) < DAY)
 }
 
 /// Returns the gaps of the accounting.
 pub(super) fn not_shown(cluster: &Cluster, now: Timestamp) -> Vec<String> {
-    let mut reasons = cluster.not_shown(&[Kind::Controllers], now);
+    let mut reasons = cluster.not_shown(&[Kind::Controllers, Kind::Accountings], now);
+    if !cluster.accountings.is_known() {
+        return reasons;
+    }
     let controllers = cluster.controllers.values();
-    let without = controllers.filter(|one| one.accounted.is_none()).count();
+    let without = controllers
+        .filter(|controller| cluster.accountings.get(&controller.name).is_none())
+        .count();
     if without > 0 {
         reasons.push(format!(
             "the IPU-hours of {without} V-IPU controllers: the operator has not counted them yet"
@@ -128,7 +129,7 @@ pub(super) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::view::fixture::{cluster, controller, now};
+    use crate::view::fixture::{cluster, controller, now, with_accountings};
 
     fn hour(start: &str, free: f64, namespaces: &Value) -> Value {
         json!({
@@ -148,13 +149,17 @@ pub(super) mod tests {
     }
 
     fn counted(name: &str, hours: &[Value]) -> Value {
-        let mut object = controller(name, 16, 0, 16);
-        object["status"]["accounting"] = json!({
-            "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T12:29:00Z",
-            "total": hour("2026-01-01T00:00:00Z", 0.0, &json!([])),
-            "hours": hours,
-        });
-        object
+        json!({
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "IPUAccounting",
+            "metadata": {"name": format!("{name}-8090")},
+            "spec": {
+                "address": format!("{name}:8090"), "ipus": 16,
+                "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T12:29:00Z",
+                "total": hour("2026-01-01T00:00:00Z", 0.0, &json!([])),
+                "hours": hours,
+            },
+        })
     }
 
     /// Two V-IPU controllers with hours, the oldest of which is over a day old, and one without.
@@ -177,12 +182,11 @@ pub(super) mod tests {
             5.0,
             &json!([of("a", 0.0, 10.0)]),
         )];
-        let controllers = vec![
-            counted("pod1", &first),
-            counted("pod2", &second),
-            controller("pod3", 16, 0, 16),
-        ];
-        cluster(controllers, Vec::new(), Vec::new())
+        let controllers = ["pod1", "pod2", "pod3"].map(|name| controller(name, 16, 0, 16));
+        let mut known = cluster(controllers.to_vec(), Vec::new(), Vec::new());
+        let records = vec![counted("pod1", &first), counted("pod2", &second)];
+        with_accountings(&mut known, records);
+        known
     }
 
     const ALL: Page = Page {

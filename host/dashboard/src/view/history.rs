@@ -34,7 +34,7 @@ pub struct Hour {
 /// The last day of all V-IPU controllers. `namespace`: the partitions of its owners alone.
 pub fn history(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> History {
     let mut sums: BTreeMap<Timestamp, Hour> = BTreeMap::new();
-    for (_, hour) in hours(cluster, now) {
+    for hour in hours(cluster, now) {
         let start = hour.start.0;
         let sum = sums.entry(start).or_default();
         sum.start = start;

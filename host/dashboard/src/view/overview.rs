@@ -129,7 +129,13 @@ pub struct Attention {
 
 /// The first page. `namespace`: for the owners in it.
 pub fn overview(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Overview {
-    let kinds = [Kind::Controllers, Kind::Partitions, Kind::Jobs, Kind::Nodes];
+    let kinds = [
+        Kind::Controllers,
+        Kind::Accountings,
+        Kind::Partitions,
+        Kind::Jobs,
+        Kind::Nodes,
+    ];
     Overview {
         ipus: ipus(cluster, namespace, now),
         waiting: waiting(cluster, namespace, now),
@@ -189,7 +195,7 @@ fn waiting(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Waitin
 
 fn shares(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Vec<Share> {
     let mut shares: BTreeMap<Timestamp, Share> = BTreeMap::new();
-    for (_, hour) in hours(cluster, now) {
+    for hour in hours(cluster, now) {
         let share = shares.entry(hour.start.0).or_default();
         share.start = hour.start.0;
         share.all += hour.unallocated.total();

@@ -2,31 +2,28 @@
 
 use std::fmt::Write as _;
 
-use ipu_api::vipu_controller::VIPUController;
 use jiff::Timestamp;
 
-use super::{Since, allocated_states, unallocated_states};
+use super::{Accounted, Since, allocated_states, unallocated_states};
 use crate::condition::shown;
-use crate::controllers::address;
 
 /// The columns.
 const HEADER: &str = "start,period,controller,namespace,state,ipu_seconds\n";
 
 /// A line for each part of the sums in the other formats. States without IPU-seconds have no line. The namespace is
 /// empty for states outside the operator's partitions, and for namespaces that an accounting does not list separately.
-pub fn csv(all: &[VIPUController], since: Since, now: Timestamp) -> String {
+pub fn csv(all: &[Accounted<'_>], since: Since, now: Timestamp) -> String {
     let mut text = HEADER.to_owned();
     for one in all {
-        let status = one.status.as_ref();
-        let Some(accounting) = status.and_then(|status| status.accounting.as_ref()) else {
+        let Some(accounting) = one.accounting else {
             continue;
         };
-        let controller = address(one);
+        let controller = &one.name;
         for period in since.periods(accounting, now) {
             let start = period.start.0;
             let mut line = |namespace: &str, (state, seconds): (&str, f64)| {
                 if seconds > 0.0 {
-                    let (kind, controller) = (since.kind(), field(&controller));
+                    let (kind, controller) = (since.kind(), field(controller));
                     let namespace = field(&shown(namespace));
                     // Writing to a String cannot fail.
                     let _ = writeln!(

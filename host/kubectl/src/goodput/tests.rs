@@ -1,11 +1,12 @@
 //! Use of IPU-hours, by namespace, V-IPU controller and state.
 
 use insta::assert_snapshot;
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_api::vipu_controller::VIPUController;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Goodput, GoodputBy, Since, csv, goodput, text};
+use super::{Goodput, GoodputBy, Since, accounted, csv, goodput, text};
 
 /// Half past the hour.
 fn now() -> Timestamp {
@@ -30,19 +31,35 @@ fn period(start: &str, namespaces: &[(&str, u32, u32)], free: u32, unknown: u32)
     })
 }
 
-fn controller(name: &str, accounting: Value) -> VIPUController {
+fn controller(name: &str) -> VIPUController {
     let object = json!({
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "VIPUController",
         "metadata": {"name": format!("{name}-8090")},
         "spec": {},
-        "status": {"address": format!("{name}:8090"), "summary": "Ready", "accounting": accounting},
+        "status": {"address": format!("{name}:8090"), "summary": "Ready"},
     });
     serde_json::from_value(object).unwrap()
 }
 
-/// Two V-IPU controllers, one of which is counted since today, and one that has no accounting yet.
-fn controllers() -> Vec<VIPUController> {
+fn record(name: &str, mut accounting: Value) -> IPUAccounting {
+    accounting["address"] = json!(format!("{name}:8090"));
+    let object = json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUAccounting",
+        "metadata": {"name": format!("{name}-8090")},
+        "spec": accounting,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// Two V-IPU controllers and one that has no accounting yet.
+fn controllers() -> [VIPUController; 3] {
+    ["pod1", "pod2", "pod3"].map(controller)
+}
+
+/// The accountings of two V-IPU controllers, one of which is counted since today.
+fn records() -> [IPUAccounting; 2] {
     let old = period("2026-01-01T09:00:00Z", &[("team-z", 100, 0)], 0, 0);
     let first = period("2026-01-01T10:00:00Z", &[("team-a", 10, 2)], 3, 1);
     let last = period(
@@ -68,15 +85,11 @@ fn controllers() -> Vec<VIPUController> {
         "hours": [short],
         "days": [short],
     });
-    vec![
-        controller("pod1", pod1),
-        controller("pod2", pod2),
-        controller("pod3", Value::Null),
-    ]
+    [record("pod1", pod1), record("pod2", pod2)]
 }
 
 fn counted(since: Since, by: GoodputBy) -> Goodput {
-    goodput(&controllers(), since, by, now())
+    goodput(&accounted(&controllers(), &records()), since, by, now())
 }
 
 #[test]
@@ -99,7 +112,9 @@ fn a_day_by_state() {
 
 #[test]
 fn a_day_as_csv() {
-    assert_snapshot!(csv(&controllers(), Since::Hours(24), now()));
+    let records = records();
+    let known = accounted(&controllers(), &records);
+    assert_snapshot!(csv(&known, Since::Hours(24), now()));
 }
 
 #[test]
@@ -136,7 +151,7 @@ fn the_states_add_up_to_all_ipu_hours() {
 
 #[test]
 fn without_an_accounting_nothing_is_counted_and_that_is_said() {
-    let none = [controller("pod3", Value::Null)];
+    let none = accounted(&[controller("pod3")], &[]);
     let report = goodput(&none, Since::Hours(24), GoodputBy::Namespace, now());
     let text = text(&report, false);
     for part in [
@@ -146,4 +161,21 @@ fn without_an_accounting_nothing_is_counted_and_that_is_said() {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(report.total.goodput, None);
+}
+
+#[test]
+fn a_controller_that_has_left_the_list_counts_as_long_as_its_time_is_asked_about() {
+    let records = records();
+    let known = accounted(&[controller("pod1")], &records);
+    let of = |since, now: Timestamp| {
+        let report = goodput(&known, since, GoodputBy::Controller, now);
+        let names: Vec<_> = report.rows.into_iter().map(|row| row.name).collect();
+        (names, report.notes)
+    };
+    let (names, _) = of(Since::Hours(24), now());
+    assert_eq!(names, ["pod1:8090", "pod2:8090"]);
+    let (names, notes) = of(Since::Hours(1), "2026-02-02T10:30:00Z".parse().unwrap());
+    assert!(names.is_empty(), "{names:?}");
+    let note = "pod1:8090 is not counted: its accounting ended at 2026-01-02T10:29:00Z";
+    assert_eq!(notes, [note]);
 }

@@ -19,8 +19,8 @@ const SET_BACK_MAX: i64 = 24 * 3_600_000;
 /// The account of one V-IPU controller. Each moment since its beginning is counted exactly once, with all IPUs that the
 /// controller had.
 ///
-/// A status contains times in whole seconds. Therefore the time since the last full second stays open until the second
-/// is over: another leader can continue from the status without counting a part of a second twice.
+/// A record contains times in whole seconds. Therefore the time since the last full second stays open until the second
+/// is over: another leader can continue from the record without counting a part of a second twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The millisecond in which it began: a full second.
@@ -54,7 +54,7 @@ impl Account {
         }
     }
 
-    /// Continues an account from a status. `capacity` is the number of IPUs at that time, or 0 if it is not known. The
+    /// Continues an account from a record. `capacity` is the number of IPUs at that time, or 0 if it is not known. The
     /// time from then until the next observation was not observed.
     pub fn resume(status: &Accounting, capacity: u32) -> Self {
         let since = full_second(status.since.0.as_millisecond());
@@ -71,7 +71,7 @@ impl Account {
         }
     }
 
-    /// Whether this account contains all that `written` contains, an account that continues a status.
+    /// Whether this account contains all that `written` contains, an account that continues a record.
     pub(super) fn contains(&self, written: &Self) -> bool {
         self.since == written.since && self.until >= written.until
     }
@@ -108,7 +108,7 @@ impl Account {
         }
     }
 
-    /// The account until the last full second, as the status of the controller reports it.
+    /// The account until the last full second, as the IPUAccounting records it.
     pub fn status(&self) -> Accounting {
         Accounting {
             since: time(self.since),
@@ -117,6 +117,11 @@ impl Account {
             hours: self.hours.reported(),
             days: self.days.reported(),
         }
+    }
+
+    /// The IPUs of the controller.
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
     }
 
     /// IPU-seconds of each state since the beginning.

@@ -75,7 +75,7 @@ impl Sums {
         })
     }
 
-    /// The sums of a period that begins at this millisecond, as a status reports them.
+    /// The sums of a period that begins at this millisecond, as a record has them.
     pub(super) fn period(&self, start: i64) -> Period {
         let of = |row: &[u64; ALLOCATED], state: IpuState| seconds(row[state as usize]);
         let unallocated = |state: IpuState| seconds(self.unallocated[state as usize - ALLOCATED]);
@@ -110,7 +110,7 @@ impl Sums {
         }
     }
 
-    /// The sums that a status reports.
+    /// The sums of a record.
     pub(super) fn of_period(period: &Period) -> Self {
         let mut sums = Self::default();
         let unallocated = &period.unallocated;
@@ -160,7 +160,7 @@ impl Periods {
         }
     }
 
-    /// The periods that a status reports, up to this millisecond.
+    /// The periods of a record, up to this millisecond.
     pub(super) fn resumed(mut self, periods: &[Period], until: i64) -> Self {
         for period in periods {
             let start = period.start.0.as_millisecond();
@@ -187,7 +187,7 @@ impl Periods {
         }
     }
 
-    /// The periods as a status reports them, oldest first.
+    /// The periods as a record has them, oldest first.
     pub(super) fn reported(&self) -> Vec<Period> {
         let each = self.sums.iter();
         each.map(|(start, sums)| sums.period(*start)).collect()

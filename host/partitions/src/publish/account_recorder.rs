@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use ipu_api::vipu_controller::VIPUController;
+use ipu_api::ipuaccounting::IPUAccounting;
 use ipu_runtime::clock;
-use kube::Client;
-use kube::api::{Api, ListParams};
+use ipu_text::explain;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use vipu_client::inventory::Report;
@@ -16,6 +18,7 @@ use vipu_client::inventory::Report;
 use crate::accounting::Accounts;
 use crate::accounting::observation::{ControllerReport, LedgerUse, UsedPartitions};
 use crate::accounting::pod_readiness::PodReadiness;
+use crate::accounting::stored::stored;
 use crate::leader::Context;
 
 /// Time between two reads of the controllers. A partition that others create is seen as late as that.
@@ -27,7 +30,7 @@ const BATCH_DELAY: Duration = Duration::from_millis(250);
 /// Changes that are taken at once.
 const BATCH: usize = 1_024;
 
-/// VIPUControllers that are read at once: each has the periods of a month.
+/// IPUAccountings that are read at once: each has the periods of a month.
 const PAGE: u32 = 32;
 
 /// Time between two attempts to read the accounts of the leader before.
@@ -64,7 +67,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 
 impl Recorder {
     /// Continues the accounts of the previous leader, which may have been this replica. Counting starts after the
-    /// statuses are read, because the new accounts continue them.
+    /// IPUAccountings are read, because the new accounts continue them.
     async fn resume(&self) {
         loop {
             match previous(&self.context.client).await {
@@ -79,7 +82,7 @@ impl Recorder {
                 Err(error) => {
                     tracing::warn!(
                         %error,
-                        "failed to read the accounts of IPU-seconds in VIPUControllers; trying again"
+                        "failed to read the accounts of IPU-seconds in IPUAccountings; trying again"
                     );
                 }
             }
@@ -141,16 +144,24 @@ impl Recorder {
     }
 }
 
-/// The accounts in the statuses of all VIPUControllers.
+/// The accounts in all IPUAccountings, also those of controllers that are not in the list now. An unreadable object must
+/// not stop the others.
 async fn previous(client: &Client) -> Result<Accounts, kube::Error> {
-    let controllers: Api<VIPUController> = Api::all(client.clone());
+    let kind = ApiResource::erase::<IPUAccounting>(&());
+    let objects = Api::<DynamicObject>::all_with(client.clone(), &kind);
     let mut params = ListParams::default().limit(PAGE);
     let mut accounts = Accounts::default();
     loop {
-        let page = controllers.list(&params).await?;
-        for status in page.items.iter().filter_map(|one| one.status.as_ref()) {
-            if let Some(accounting) = &status.accounting {
-                accounts.resume(&status.address, accounting, status.ipus.total);
+        let page = objects.list(&params).await?;
+        for object in page.items {
+            let name = object.name_any();
+            match stored(object) {
+                Ok(record) => accounts.resume(&record.address, &record.accounting, record.ipus),
+                Err(error) => tracing::warn!(
+                    name,
+                    error = explain(&error),
+                    "an account of IPU-seconds is not continued"
+                ),
             }
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {

@@ -3,8 +3,10 @@
 //! `watch` caches the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan`
 //! (pure) compares the objects with the state of the controllers (`status`, pure), and `run` applies its changes. If
 //! several releases list one controller, one release manages its object, and a label of the object names it. The others
-//! do not write the object while that release exists, but all of them apply its cordon.
+//! do not write the object while that release exists, but all of them apply its cordon. `accounts` writes the accounts of
+//! IPU-seconds beside them, for the controllers whose objects this release manages.
 
+mod accounts;
 mod fit;
 mod observe;
 mod plan;
@@ -12,11 +14,9 @@ mod status;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
 use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use vipu_client::controllers::KEY;
 use vipu_client::registry::Source;
 
+use self::accounts::{PASS_MAX, Written};
 use self::observe::observe;
 use self::plan::{Action, Facts, Object};
 use crate::leader::Context;
@@ -44,10 +45,7 @@ const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Time for the last accounts of a replica that stops.
 const LAST_ACCOUNTS: Duration = Duration::from_secs(5);
 
-/// Writes of these at the same time.
-const LAST_WRITES: usize = 8;
-
-/// Failures that end a pass: mostly the next requests would fail for the same reason.
+/// Failures that end a pass, and are logged: mostly the next requests would fail for the same reason.
 const FAILURES_MAX: usize = 3;
 
 /// The release that manages the objects.
@@ -73,8 +71,8 @@ struct WriteError {
 struct Memory {
     /// Time of the last write of the status of each object.
     written: BTreeMap<String, Timestamp>,
-    /// Time of this leader's last write of the accounting of each object.
-    accounted: BTreeMap<String, Timestamp>,
+    /// This leader's last write of each account.
+    accounts: BTreeMap<String, Written>,
     /// Objects that another release manages, each logged once.
     of_others: BTreeMap<String, String>,
 }
@@ -82,9 +80,8 @@ struct Memory {
 impl Memory {
     /// Drops the times of objects that are gone. The leader before has written the others.
     fn limit_to(&mut self, objects: &BTreeMap<String, Object>) {
-        for times in [&mut self.accounted, &mut self.written] {
-            times.retain(|name, _| objects.contains_key(name));
-        }
+        self.written.retain(|name, _| objects.contains_key(name));
+        self.accounts.retain(|name, _| objects.contains_key(name));
         for name in objects.keys() {
             let written = self.written.entry(name.clone());
             written.or_insert_with(clock::now);
@@ -130,33 +127,17 @@ pub async fn run(
         let _ = stop.run_until_cancelled(occasion).await;
     }
     // The next leader does not know figures that are not written now.
-    let _ = tokio::time::timeout(LAST_ACCOUNTS, save_accounts(&context, &objects, &manager)).await;
-}
-
-/// Writes the accounts of IPU-seconds into all objects that this release manages.
-async fn save_accounts(context: &Context, objects: &ControllerObjects, manager: &ManagingRelease) {
     context.accounts.accounts().count_until(clock::now());
     let all = objects.all().unwrap_or_default();
-    let kept = all.into_iter().filter(|(_, object)| {
-        !object.is_deleted && object.release.as_deref() == Some(&*manager.namespace)
-    });
-    let api = Api::<VIPUController>::all(context.client.clone());
-    let writes = stream::iter(kept).map(async |(name, object)| {
-        let Some(accounting) = object
-            .status
-            .and_then(|status| context.accounts.status(&status.address))
-        else {
-            return Ok(());
-        };
-        let patch = status::accounting_patch(&object.uid, &accounting);
-        write_status(&api, name, &patch).await
-    });
-    let mut writes = pin!(writes.buffer_unordered(LAST_WRITES));
-    while let Some(written) = writes.next().await {
-        if let Err(error) = written {
-            tracing::warn!("{}", explain(&error));
-        }
-    }
+    let addresses = plan::addresses(&all, &manager.namespace).cloned().collect();
+    let saving = accounts::write(
+        &context,
+        &manager,
+        addresses,
+        usize::MAX,
+        &mut memory.accounts,
+    );
+    let _ = tokio::time::timeout(LAST_ACCOUNTS, saving).await;
 }
 
 /// Brings all objects up to date, as far as that is due.
@@ -181,48 +162,29 @@ async fn pass(
         has_bad_entries: known.problems.iter().any(|one| one.key == KEY),
         objects: &objects,
         written: &memory.written,
-        accounted: &memory.accounted,
         now: clock::now(),
     });
     memory.limit_to(&objects);
     report_others(plan.of_others, memory);
     let mut failures = Vec::new();
-    for (name, mut action) in plan.actions {
+    for (name, action) in plan.actions {
         if failures.len() >= FAILURES_MAX || !context.leadership.is_valid() {
             break;
         }
         if matches!(action, Action::Create(_) | Action::Write { .. }) {
             memory.written.insert(name.clone(), clock::now());
         }
-        if let Some(status) = accounted_status(&mut action) {
-            status.accounting = context.accounts.status(&status.address);
-        }
-        let has_account = accounted_status(&mut action).is_some();
-        match execute(context, manager, name.clone(), action).await {
-            Ok(()) if has_account => {
-                memory.accounted.insert(name, clock::now());
-            }
-            Ok(()) => {}
-            Err(error) => failures.push(error),
+        if let Err(error) = execute(context, manager, name, action).await {
+            failures.push(error);
         }
     }
     if !failures.is_empty() {
         let failures: Vec<String> = failures.iter().map(|error| explain(error)).collect();
         tracing::warn!(?failures, "the VIPUControllers are not up to date");
     }
-}
-
-/// The status of a change that writes the accounting as well.
-fn accounted_status(action: &mut Action) -> Option<&mut VIPUControllerStatus> {
-    match action {
-        Action::Create(status)
-        | Action::Write {
-            status,
-            has_account: true,
-            ..
-        } => Some(status.as_mut()),
-        Action::Adopt { .. } | Action::Write { .. } | Action::Delete { .. } => None,
-    }
+    let addresses = plan::addresses(&objects, &manager.namespace).cloned();
+    let due = accounts::due(addresses, &memory.accounts, clock::now());
+    accounts::write(context, manager, due, PASS_MAX, &mut memory.accounts).await;
 }
 
 /// Logs objects that another release manages, each once.
@@ -263,7 +225,7 @@ async fn execute(
             }
             unless_stale(patched, "adopt", name)
         }
-        Action::Write { uid, status, .. } => {
+        Action::Write { uid, status } => {
             write_status(&api, name, &status::patch(&uid, &status)).await
         }
         Action::Delete {

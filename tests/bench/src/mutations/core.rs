@@ -2,13 +2,6 @@
 
 use super::{FoundBy, Mutation, SAME_LIST, Tests};
 
-/// The tests of the accounts of IPU-seconds.
-const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
-    package: "ipu-partitions",
-    named: "accounting::",
-    bound: None,
-});
-
 /// The tables of the share of reserved controllers.
 const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-placement",
@@ -381,19 +374,5 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
         instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
         found_by: FoundBy::Simulation("the clock of the model is never set back"),
-    },
-    Mutation {
-        name: "a time without observations counts as observed",
-        file: "host/partitions/src/accounting/account.rs",
-        text: "let is_seen = now - from <= UNSEEN_AFTER;",
-        instead: "let is_seen = now - from <= 1_000 * UNSEEN_AFTER;",
-        found_by: ACCOUNTING_TESTS,
-    },
-    Mutation {
-        name: "a part of a second is reported, and counted again by the next leader",
-        file: "host/partitions/src/accounting/account.rs",
-        text: "            self.open.push((from, now, states));",
-        instead: "            self.count(from, now, &states);",
-        found_by: ACCOUNTING_TESTS,
     },
 ];

@@ -12,10 +12,6 @@ use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// After so long the accounting is written, although nothing else has changed: time that is not accounted in it is
-/// unknown to the next leader. It may have hundreds of kilobytes, so a change of figures does not write it more often.
-pub(super) const ACCOUNT_AGE: SignedDuration = SignedDuration::from_mins(1);
-
 /// Within that time, so many statuses are written in which only figures change. With more controllers, their figures
 /// are older: those of 256 controllers that change all the time are written every 128 seconds.
 pub(super) const FIGURES_MAX: usize = 20;
@@ -28,7 +24,6 @@ pub(super) struct Object {
     /// Namespace of the release that keeps it. `None`: no release does, for example since an admin has created it.
     pub release: Option<String>,
     pub spec: ObservedSpec,
-    /// Without its accounting.
     pub status: Option<VIPUControllerStatus>,
     pub is_deleted: bool,
 }
@@ -36,10 +31,7 @@ pub(super) struct Object {
 impl Object {
     /// Reads an object.
     pub(super) fn of(mut object: VIPUController) -> Self {
-        let mut status = object.status.take();
-        if let Some(status) = &mut status {
-            status.accounting = None;
-        }
+        let status = object.status.take();
         Object {
             uid: object.uid().unwrap_or_default(),
             resource_version: object.resource_version().unwrap_or_default(),
@@ -87,8 +79,6 @@ pub(super) struct Facts<'a> {
     pub objects: &'a BTreeMap<String, Object>,
     /// Time of the last write of the status of each.
     pub written: &'a BTreeMap<String, Timestamp>,
-    /// Time of this leader's last write of the accounting of each.
-    pub accounted: &'a BTreeMap<String, Timestamp>,
     pub now: Timestamp,
 }
 
@@ -106,8 +96,6 @@ pub(super) enum Action {
     Write {
         uid: String,
         status: Box<VIPUControllerStatus>,
-        /// Whether its accounting is written as well, or stays as it is.
-        has_account: bool,
     },
     /// Deletes this version of it.
     Delete {
@@ -160,7 +148,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
             plan.actions.push((name, Action::Create(status)));
             continue;
         };
-        match step(facts, &name, observed, object) {
+        match step(facts, observed, object) {
             Step::Nothing => {}
             Step::OfOther(release) => {
                 plan.of_others.insert(name, release);
@@ -200,8 +188,7 @@ fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
     facts.is_list_current && object.is_some_and(|object| is_needed(facts, object))
 }
 
-/// Whether the object of a controller that is not in the list stays. A mistake in the list must neither end a cordon,
-/// nor delete the accounting of a month.
+/// Whether the object of a controller that is not in the list stays. A mistake in the list must not end a cordon.
 fn is_needed(facts: &Facts<'_>, object: &Object) -> bool {
     facts.has_bad_entries || object.spec.cordon_state.is_some()
 }
@@ -215,7 +202,7 @@ enum Step {
     Later(Action),
 }
 
-fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> Step {
+fn step(facts: &Facts<'_>, observed: &Observed, object: &Object) -> Step {
     if object.is_deleted {
         return Step::Nothing;
     }
@@ -231,26 +218,15 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
     let before = object.status.as_ref();
     let status = status::desired(observed, before, object.spec, facts.now);
     let change = status::change(before, &status);
-    let is_account_due = is_account_due(facts, name);
-    // The next leader does not know the time between the accounts of two others, so the first write carries one.
-    let is_first = !facts.accounted.contains_key(name);
     let write = Action::Write {
         uid: object.uid.clone(),
         status: Box::new(status),
-        has_account: is_account_due || is_first || change == Change::State,
     };
     match change {
-        Change::Nothing if !is_account_due => Step::Nothing,
-        Change::Nothing | Change::Figures => Step::Later(write),
+        Change::Nothing => Step::Nothing,
+        Change::Figures => Step::Later(write),
         Change::State => Step::Now(write),
     }
-}
-
-/// Whether the account in the status is so old that it is written although nothing else has changed.
-fn is_account_due(facts: &Facts<'_>, name: &str) -> bool {
-    let accounted = facts.accounted.get(name);
-    let accounted = accounted.or_else(|| facts.written.get(name));
-    accounted.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
 }
 
 /// The other release that still manages an object. A release that no longer exists does not, nor does a release without

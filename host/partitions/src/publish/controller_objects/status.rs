@@ -1,6 +1,5 @@
 //! Pure: the status of a VIPUController.
 
-use ipu_api::accounting::Accounting;
 use ipu_api::condition;
 use ipu_api::vipu_controller::{
     ControllerFailures, ControllerIpus, CordonState, VIPUControllerStatus,
@@ -122,7 +121,7 @@ pub(super) fn change(
     }
 }
 
-/// The merge patch that writes this status. It leaves `accounting` as it is if the status has none.
+/// The merge patch that writes this status.
 pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
@@ -137,26 +136,7 @@ pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
         ],
     );
     remove_missing(&mut fields["lastDay"], &["last"]);
-    if status.accounting.is_some() {
-        complete(&mut fields["accounting"]);
-    }
     patch
-}
-
-/// The merge patch that writes the accounting of an object, and nothing else.
-pub(super) fn accounting_patch(uid: &str, accounting: &Accounting) -> Value {
-    let mut patch = json!({"metadata": {"uid": uid}, "status": {"accounting": accounting}});
-    complete(&mut patch["status"]["accounting"]);
-    patch
-}
-
-/// Removes all of the accounting before that the new one does not name: an account that begins anew has fields that are
-/// zero again. A list is replaced as a whole.
-fn complete(accounting: &mut Value) {
-    remove_missing(accounting, &["hours", "days"]);
-    remove_missing(&mut accounting["total"], &["namespaces"]);
-    let states = ["free", "stranded", "unhealthy", "others", "unknown"];
-    remove_missing(&mut accounting["total"]["unallocated"], &states);
 }
 
 /// A merge patch removes only fields that it sets to null.

@@ -22,8 +22,8 @@ use super::ManagingRelease;
 use super::plan::Object;
 use super::status::ObservedSpec;
 
-/// Objects that are read at once. The accounting of one may have a few hundred kilobytes.
-const PAGE: u32 = 8;
+/// Objects that are read at once.
+const PAGE: u32 = 100;
 
 /// Whether the VIPUControllers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

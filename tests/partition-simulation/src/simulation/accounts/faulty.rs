@@ -25,7 +25,11 @@ const PAUSE: u64 = 100_000;
 /// The states of each account add up to the IPUs of its controller, for as long as it is counted.
 fn add_up(observer: &Observer, when: &str) {
     for (name, states) in observer.accounts.seconds() {
-        let status = observer.accounts.status(name).expect("it has an account");
+        let status = observer
+            .accounts
+            .record(name)
+            .expect("it has an account")
+            .accounting;
         let time = status.until.0.duration_since(status.since.0);
         let expected = f64::from(observer.capacities[name]) * time.as_secs_f64();
         let all: f64 = states.iter().map(|(_, seconds)| seconds).sum();

@@ -102,7 +102,6 @@ fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
         has_bad_entries: false,
         objects: &objects.collect(),
         written: &BTreeMap::new(),
-        accounted: &BTreeMap::new(),
         now: at(100),
     })
 }
@@ -122,7 +121,6 @@ fn alone<'a>(
         has_bad_entries: false,
         objects,
         written,
-        accounted: written,
         now: at(now),
     }
 }
@@ -243,7 +241,6 @@ fn an_object_whose_controller_left_the_list_is_kept_for_its_cordon_and_while_the
             has_bad_entries,
             objects: &objects,
             written: &BTreeMap::new(),
-            accounted: &BTreeMap::new(),
             now: at(100),
         });
         let what = (spec, is_current, has_bad_entries);
@@ -286,7 +283,6 @@ fn what_is_being_deleted_is_left_alone_and_nothing_is_deleted_by_an_old_list() {
         has_bad_entries: false,
         objects: &objects,
         written: &BTreeMap::new(),
-        accounted: &BTreeMap::new(),
         now: at(100),
     };
     assert_eq!(plan(&facts), Plan::default());
@@ -333,7 +329,6 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
         has_bad_entries: false,
         objects: &BTreeMap::from([("a-8090".to_owned(), object(Some("former"), written(&a)))]),
         written: &BTreeMap::new(),
-        accounted: &BTreeMap::new(),
         now: at(100),
     };
     let plan = plan(&unknown);

@@ -1,6 +1,5 @@
 //! The status of controllers that answer, do not answer, have left the list, and are drained.
 
-use ipu_api::accounting::{AllocatedSeconds, NamespaceUse, Period, Unallocated};
 use vipu_client::failure_stats::FailureStats;
 
 use super::*;
@@ -317,7 +316,7 @@ fn a_change_of_state_differs_from_a_change_of_figures() {
 }
 
 #[test]
-fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
+fn a_patch_removes_what_is_not_known_any_more() {
     let mut status = desired(&observed(None), None, ObservedSpec::default(), at(0));
     let full = patch("uid", &status);
     assert_eq!(full["metadata"]["uid"], "uid");
@@ -331,61 +330,4 @@ fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
         assert_eq!(fields.get(optional), Some(&Value::Null), "{optional}");
     }
     assert_eq!(fields["lastDay"].get("last"), Some(&Value::Null));
-    assert!(!fields.contains_key("accounting"));
-}
-
-/// An account in which every state of every part has seconds.
-fn full_account() -> Accounting {
-    let start = Time(at(0));
-    let unallocated = Unallocated {
-        free: 1.0,
-        stranded: 2.0,
-        unhealthy: 3.0,
-        others: 4.0,
-        unknown: 5.0,
-    };
-    let namespace = NamespaceUse {
-        namespace: "team-a".to_owned(),
-        seconds: AllocatedSeconds {
-            running: 6.0,
-            ..AllocatedSeconds::default()
-        },
-    };
-    let period = Period {
-        start: start.clone(),
-        unallocated,
-        namespaces: vec![namespace],
-    };
-    Accounting {
-        since: start.clone(),
-        until: start,
-        total: period.clone(),
-        hours: vec![period.clone()],
-        days: vec![period],
-    }
-}
-
-#[test]
-fn an_account_that_begins_anew_leaves_nothing_of_the_one_before() {
-    let full = full_account();
-    let mut anew = full.clone();
-    (anew.since, anew.until) = (Time(at(60)), Time(at(70)));
-    (anew.hours, anew.days) = (Vec::new(), Vec::new());
-    anew.total = Period {
-        start: Time(at(60)),
-        unallocated: Unallocated {
-            others: 7.0,
-            ..Unallocated::default()
-        },
-        namespaces: Vec::new(),
-    };
-    let mut status = desired(&observed(None), None, ObservedSpec::default(), at(0));
-    for (before, after) in [(&full, &anew), (&anew, &full), (&full, &full)] {
-        status.accounting = Some(after.clone());
-        for patch in [patch("uid", &status), accounting_patch("uid", after)] {
-            let mut stored = json!({"status": {"accounting": before}});
-            json_patch::merge(&mut stored, &patch);
-            assert_eq!(stored["status"]["accounting"], json!(after));
-        }
-    }
 }

@@ -1,43 +1,14 @@
-//! Number of writes of statuses, and of their accounting.
+//! Number of writes of statuses.
 
 use super::*;
 
 #[test]
-fn a_status_without_changes_is_written_again_for_its_account() {
+fn a_status_without_changes_is_not_written_again() {
     let a = listed("a:8090", 0);
     let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
-    for (age, expected) in [(None, 0), (Some(59), 0), (Some(60), 1), (Some(3_600), 1)] {
-        let last = age.map(|age| ("a-8090".to_owned(), at(10_000 - age)));
-        let last = last.into_iter().collect();
-        let plan = plan(&alone(std::slice::from_ref(&a), &objects, &last, 10_000));
-        assert_eq!(plan.actions.len(), expected, "{age:?}");
-    }
-}
-
-#[test]
-fn a_change_of_figures_writes_the_account_only_when_it_is_due() {
-    let (before, after) = (listed("a:8090", 0), listed("a:8090", 8));
-    let mut cordoned = object(Some(HERE), written(&before));
-    cordoned.spec.cordon_state = Some(CordonState::Cordoned);
-    let last = |age: i64| BTreeMap::from([("a-8090".to_owned(), at(10_000 - age))]);
-    let figures = object(Some(HERE), written(&before));
-    for (why, object, accounted, expected) in [
-        ("figures", &figures, last(59), false),
-        ("figures, and the account is old", &figures, last(60), true),
-        ("the first write", &figures, BTreeMap::new(), true),
-        ("a state", &cordoned, last(1), true),
-    ] {
-        let objects = BTreeMap::from([("a-8090".to_owned(), object.clone())]);
-        let written = last(10);
-        let plan = plan(&Facts {
-            accounted: &accounted,
-            ..alone(std::slice::from_ref(&after), &objects, &written, 10_000)
-        });
-        let [(_, Action::Write { has_account, .. })] = plan.actions.as_slice() else {
-            panic!("{why}: {plan:?}");
-        };
-        assert_eq!(*has_account, expected, "{why}");
-    }
+    let last = BTreeMap::from([("a-8090".to_owned(), at(10_000 - 3_600))]);
+    let plan = plan(&alone(std::slice::from_ref(&a), &objects, &last, 10_000));
+    assert_eq!(plan.actions, []);
 }
 
 /// As in `docs/vipucontrollers.md`: 256 controllers with continuous changes cost two writes a second, and the figures of
