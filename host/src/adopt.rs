@@ -1,7 +1,9 @@
-//! `ipu-operator adopt`: assigns the partitions that Graphcore's operator created to their live jobs.
+//! `ipu-operator adopt`: assigns the partitions that Graphcore's operator created to their live
+//! jobs.
 //!
-//! An admin runs it once, in a Pod of the proxy, which reaches the V-IPU controllers. It prints its plan; with `--yes`
-//! it writes the plan to the IPUPartitions. The proxy then continues as after an attempt whose reply was lost.
+//! An admin runs it once, in a Pod of the proxy, which reaches the V-IPU controllers. It prints its
+//! plan; with `--yes` it writes the plan to the IPUPartitions. The proxy then continues as after an
+//! attempt whose reply was lost.
 
 mod plan;
 mod tracker;
@@ -189,8 +191,8 @@ fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
     move |source| AdoptError::Read(what, Box::new(source))
 }
 
-/// Records that the IPUPartition adopts partition `id`. Returns the reason if the IPUPartition has changed since it was
-/// read.
+/// Records that the IPUPartition adopts partition `id`. Returns the reason if the IPUPartition has
+/// changed since it was read.
 async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), String> {
     let mut partition = adoption.partition.clone();
     let status = partition.status.unwrap_or_default();

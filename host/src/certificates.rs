@@ -1,9 +1,11 @@
-//! The process that issues and renews the certificates of a release, and registers the CA of its webhooks.
+//! The process that issues and renews the certificates of a release, and registers the CA of its
+//! webhooks.
 //!
-//! It alone may write the Secrets of certificates and change the webhook configurations: whoever may do that can read
-//! and change every object of the cluster. Therefore it has no port, calls no guest, and reads no object of a user.
-//! One replica without a Lease is sufficient: a certificate is valid for a year, and this process renews it 30 days
-//! before its end. Meanwhile servers need only the Secrets.
+//! It alone may write the Secrets of certificates and change the webhook configurations: whoever
+//! may do that can read and change every object of the cluster. Therefore it has no port, calls no
+//! guest, and reads no object of a user. One replica without a Lease is sufficient: a certificate
+//! is valid for a year, and this process renews it 30 days before its end. Meanwhile servers need
+//! only the Secrets.
 
 use std::time::{Duration, Instant};
 
@@ -26,8 +28,8 @@ use crate::{exposition, proxy, shutdown};
 /// Name of the subcommand.
 pub const NAME: &str = "certificates";
 
-/// Time for which the previous CA remains in the caBundles. Servers read the new certificate within a period and the
-/// timeouts of a round, together 55 seconds; rounds may fail.
+/// Time for which the previous CA remains in the caBundles. Servers read the new certificate within
+/// a period and the timeouts of a round, together 55 seconds; rounds may fail.
 const HANDOVER: Duration = Duration::from_mins(5);
 
 /// Options of the process.
@@ -45,11 +47,12 @@ pub struct CertificatesOptions {
     /// Name of the Secret with the webhooks' certificate [default: <fullname>-admission].
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SECRET")]
     pub webhook_secret: Option<String>,
-    /// Whether this process issues the certificates; false: an admin does, and this process registers the CA in the
-    /// webhooks' Secret.
+    /// Whether this process issues the certificates; false: an admin does, and this process
+    /// registers the CA in the webhooks' Secret.
     #[arg(long, env = "IPU_OPERATOR_ISSUE", action = ArgAction::Set, default_value_t = true)]
     pub issue: bool,
-    /// Whether this process makes the Namespace of the release the owner of the webhook configurations.
+    /// Whether this process makes the Namespace of the release the owner of the webhook
+    /// configurations.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_OWNER", action = ArgAction::Set, default_value_t = true)]
     pub webhook_owner: bool,
 }
@@ -74,7 +77,8 @@ enum CheckError {
     Register(#[from] RegistrationError),
 }
 
-/// Runs until SIGTERM or SIGINT. A write in progress ends with the process: the next start repeats it.
+/// Runs until SIGTERM or SIGINT. A write in progress ends with the process: the next start repeats
+/// it.
 pub async fn run(options: CertificatesOptions) -> Result<(), CertificatesError> {
     let stop = CancellationToken::new();
     shutdown::on_signals(&stop).map_err(CertificatesError::Signals)?;
@@ -151,7 +155,8 @@ impl Certificates {
         }
     }
 
-    /// Renews the certificates if needed, and registers the CA. One failure prevents no other certificate.
+    /// Renews the certificates if needed, and registers the CA. One failure prevents no other
+    /// certificate.
     async fn check(&mut self) -> Vec<CheckError> {
         let mut errors: Vec<CheckError> = self.check_webhooks().await.err().into_iter().collect();
         for other in &self.others {
@@ -183,8 +188,8 @@ struct RegisteredCa {
 }
 
 impl Handover {
-    /// The CAs that belong into the caBundles now. Until all servers use a certificate of a new CA, the previous one
-    /// remains.
+    /// The CAs that belong into the caBundles now. Until all servers use a certificate of a new CA,
+    /// the previous one remains.
     fn trust(&self, ca_pem: &str, now: Instant) -> Trust {
         let is_over = |registered: &RegisteredCa| {
             registered.ca_pem == ca_pem && now.duration_since(registered.since) >= HANDOVER

@@ -1,5 +1,5 @@
-//! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and the probes, from start
-//! to shutdown.
+//! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and
+//! the probes, from start to shutdown.
 
 pub mod existing;
 pub mod jobs;
@@ -313,8 +313,8 @@ impl Watches {
     }
 }
 
-/// Whether Kueue is installed, and the watch of its API group. If the admin has disabled the queues, Kueue counts as
-/// not installed.
+/// Whether Kueue is installed, and the watch of its API group. If the admin has disabled the
+/// queues, Kueue counts as not installed.
 fn kueue(options: &ControllerOptions) -> (ServedGroup, Option<ServedGroupWatch>) {
     if !options.kueue {
         return (ServedGroup::default(), None);

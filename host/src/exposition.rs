@@ -1,6 +1,7 @@
 //! All metrics of one process, in one registry for Prometheus.
 //!
-//! Counters count events where they happen. Gauges are computed at each scrape from the state of the process.
+//! Counters count events where they happen. Gauges are computed at each scrape from the state of
+//! the process.
 
 pub mod endpoint;
 mod process;

@@ -27,8 +27,9 @@ use ipu_runtime::telemetry::trace::Traces;
 use ipu_text::{explain, sanitize_lines};
 use tokio::runtime::Runtime;
 
-/// The process allocates and frees many small objects for thousands of jobs. The allocator of the C library needs half
-/// as much memory again for each job, and more time. `_RJEM_MALLOC_CONF` configures this one.
+/// The process allocates and frees many small objects for thousands of jobs. The allocator of the C
+/// library needs half as much memory again for each job, and more time. `_RJEM_MALLOC_CONF`
+/// configures this one.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -36,8 +37,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Longest line of a printed error, in bytes. Lists of violations are long.
 const ERROR_LINE_MAX: usize = 16 << 10;
 
-/// Prints an error with its causes and without a backtrace, even if the environment enables backtraces of panics: an
-/// error names what to change. Causes can contain text of an API server or a registry.
+/// Prints an error with its causes and without a backtrace, even if the environment enables
+/// backtraces of panics: an error names what to change. Causes can contain text of an API server or
+/// a registry.
 fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,8 +108,8 @@ async fn adopted(arguments: &AdoptArguments) -> anyhow::Result<()> {
 
 async fn bundled(options: &SupportOptions) -> anyhow::Result<String> {
     let mut config = config().await?;
-    // A service without endpoints, such as that of a release that does not run, is answered with 503. By default, kube
-    // repeats such a request for minutes.
+    // A service without endpoints, such as that of a release that does not run, is answered with
+    // 503. By default, kube repeats such a request for minutes.
     config.default_retry = false;
     let client = kube::Client::try_from(config)?;
     Ok(support::run(client, options).await?)

@@ -1,5 +1,6 @@
-//! Pure: the maximum memory of each process and its children, item by item. If the sum exceeds the limit of the
-//! container, the kernel kills the container instead of the process refusing a request.
+//! Pure: the maximum memory of each process and its children, item by item. If the sum exceeds the
+//! limit of the container, the kernel kills the container instead of the process refusing a
+//! request.
 
 use vipu_client::replies;
 
@@ -15,28 +16,30 @@ use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
 use ipu_ports::limits::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 use ipu_rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
 
-/// An idle process with ten thousand objects and the code of its guests: twice the figure in BENCHMARKS.md.
+/// An idle process with ten thousand objects and the code of its guests: twice the figure in
+/// BENCHMARKS.md.
 const IDLE: usize = 160 << 20;
 
 /// Native Pods in the cache of the controller, each with its IPUPartition.
 const NATIVE_PODS: usize = 10_000;
 
-/// A native Pod with its IPUPartition: names, labels and annotations of usual lengths, and its conditions. Twice the
-/// size of these fields.
+/// A native Pod with its IPUPartition: names, labels and annotations of usual lengths, and its
+/// conditions. Twice the size of these fields.
 const NATIVE_POD: usize = 6 << 10;
 
-/// A connection: its task, the buffers of TLS for both directions, and an answer. The head of a request comes on top.
+/// A connection: its task, the buffers of TLS for both directions, and an answer. The head of a
+/// request comes on top.
 const CONNECTION: usize = 48 << 10;
 
 /// Maximum memory of an unread connection in the kernel: the initial receive buffer of Linux.
 const SOCKET: usize = 128 << 10;
 
-/// An evaluated condition: a copy of its input, and its values. Each step of a policy's cost limit makes some ten bytes
-/// of text, or a value.
+/// An evaluated condition: a copy of its input, and its values. Each step of a policy's cost limit
+/// makes some ten bytes of text, or a value.
 const JUDGED: u64 = 25 * matcher::POLICY_LIMIT;
 
-/// A comparison, which continues after its request has ended: the request, and the answers of three guests (the
-/// previous one, the active one, and the shadow).
+/// A comparison, which continues after its request has ended: the request, and the answers of three
+/// guests (the previous one, the active one, and the shadow).
 const COMPARED: usize = request::TREE.memory + 3 * limits::ANSWER_TREE;
 
 /// A REST request: its parsed body, and a whole page as its answer.
@@ -68,8 +71,8 @@ pub fn controller() -> Vec<Item> {
 pub fn vipu_proxy() -> Vec<Item> {
     // Both ports, and the metrics on one of them.
     let requests = 3 * CONCURRENCY.total;
-    // Each connection may have a request that is being read. A growing buffer has up to twice the capacity of its
-    // content.
+    // Each connection may have a request that is being read. A growing buffer has up to twice the
+    // capacity of its content.
     let bodies =
         2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
@@ -118,7 +121,8 @@ fn loaded_modules() -> usize {
     usize::try_from(limits::LOADED).unwrap_or(usize::MAX)
 }
 
-/// All concurrent calls of guests, and the one module that is loaded meanwhile, with the process that compiles it.
+/// All concurrent calls of guests, and the one module that is loaded meanwhile, with the process
+/// that compiles it.
 fn guests() -> usize {
     usize::try_from(limits::ALL).unwrap_or(usize::MAX)
 }

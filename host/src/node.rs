@@ -70,7 +70,8 @@ pub async fn run(arguments: &NodeArguments) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Checks the node once, and prints the results. Without a client, what the API server knows is unknown.
+/// Checks the node once, and prints the results. Without a client, what the API server knows is
+/// unknown.
 pub async fn examine(
     client: Option<&Client>,
     options: &NodeOptions,

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Time that the end of a process leaves to threads with blocking work. A thread that reads a network volume whose server
-/// is away does not end, and without a limit the kubelet would kill the process after the Pod's grace period.
+/// Time that the end of a process leaves to threads with blocking work. A thread that reads a
+/// network volume whose server is away does not end, and without a limit the kubelet would kill the
+/// process after the Pod's grace period.
 const BLOCKING_END: Duration = Duration::from_secs(2);
 
 /// Does the work of a process within a runtime, and then ends the runtime, also after a panic.

@@ -239,9 +239,9 @@ async fn follow_controllers(
     }
 }
 
-/// Reconciles while this replica leads, once the active policies are loaded. When it loses the leadership, work in
-/// progress is dropped as if the process was killed: the next leader finds all necessary state in the API. Events need
-/// no leadership.
+/// Reconciles while this replica leads, once the active policies are loaded. When it loses the
+/// leadership, work in progress is dropped as if the process was killed: the next leader finds all
+/// necessary state in the API. Events need no leadership.
 async fn run_as_leader(
     shared: Shared,
     objects: ControllerObjects,
@@ -272,7 +272,8 @@ async fn run_as_leader(
         tokio::select! {
             () = elector.renew_until_lost(&leadership) => {
                 shared.accounts.deactivate();
-                // The next leader decides again, and the watch may never show the result of a decision here.
+                // The next leader decides again, and the watch may never show the result of a
+                // decision here.
                 shared.namespaces.release_all();
                 tokio::spawn(async move { context.events.close().await });
                 continue;
@@ -286,8 +287,8 @@ async fn run_as_leader(
     }
 }
 
-/// Runs the work of the leader until `stop`. It starts when the list of controllers, their cordons and the nodes have
-/// been read, because an empty list would mean nothing before.
+/// Runs the work of the leader until `stop`. It starts when the list of controllers, their cordons
+/// and the nodes have been read, because an empty list would mean nothing before.
 async fn lead(
     context: Arc<Context>,
     (objects, manager): (&ControllerObjects, &ManagingRelease),
@@ -329,9 +330,9 @@ async fn lead(
     futures::join!(reconcile, sweep, summary, advertise, objects, accounting);
 }
 
-/// Identity of this cluster in ids of partitions, because several clusters may use one V-IPU controller: the UID of the
-/// namespace `kube-system`. It does not depend on the release, so that a later release finds the partitions of an
-/// earlier one.
+/// Identity of this cluster in ids of partitions, because several clusters may use one V-IPU
+/// controller: the UID of the namespace `kube-system`. It does not depend on the release, so that a
+/// later release finds the partitions of an earlier one.
 async fn identity(client: &Client, namespace: &str) -> Result<Identity, ProxyError> {
     let system = Api::<Namespace>::all(client.clone())
         .get("kube-system")

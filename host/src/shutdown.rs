@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time limit of the work in progress after the stop signal. It is shorter than the Pod's grace period.
+/// Time limit of the work in progress after the stop signal. It is shorter than the Pod's grace
+/// period.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Cancels `stop` on SIGTERM or SIGINT.

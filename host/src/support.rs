@@ -1,4 +1,5 @@
-//! `ipu-operator support-bundle`: collects the data for a bug report, without secrets, in one archive.
+//! `ipu-operator support-bundle`: collects the data for a bug report, without secrets, in one
+//! archive.
 
 mod archive;
 mod bundle;
@@ -50,7 +51,8 @@ pub struct SupportOptions {
     /// Most lines of one log, from its end.
     #[arg(long, default_value_t = 5000)]
     pub log_lines: u32,
-    /// A token of an account that may `get /metrics`; without it there are no metrics in the bundle.
+    /// A token of an account that may `get /metrics`; without it there are no metrics in the
+    /// bundle.
     #[arg(long, env = "IPU_OPERATOR_METRICS_TOKEN", hide_env_values = true)]
     pub metrics_token: Option<String>,
 }

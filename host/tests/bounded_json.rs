@@ -1,5 +1,5 @@
-//! Allocations of reading JSON within a budget, byte for byte: a program of its own, because it counts what the whole
-//! process allocates.
+//! Allocations of reading JSON within a budget, byte for byte: a program of its own, because it
+//! counts what the whole process allocates.
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

@@ -1,4 +1,5 @@
-//! The built operator as the process that compiles policies: its limits hold, and the parent goes on.
+//! The built operator as the process that compiles policies: its limits hold, and the parent goes
+//! on.
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"
@@ -86,7 +87,8 @@ impl Fixture {
         self.policies.prepare(Hook::Validation, bytes, config).await
     }
 
-    /// Returns why no guest is made of a policy. The built-in one must continue, and nothing be left behind.
+    /// Returns why no guest is made of a policy. The built-in one must continue, and nothing be
+    /// left behind.
     async fn refused(&self, bytes: Vec<u8>) -> String {
         let (compiled, begun) = self.cached();
         assert_eq!((compiled.len(), begun), (1, Vec::new()));
@@ -295,7 +297,8 @@ async fn without_the_child_nothing_is_compiled() {
     assert_eq!(fixture.cached().1, Vec::<PathBuf>::new());
 }
 
-/// The child reports its confinement before it reads the module, so the test looks at it in between.
+/// The child reports its confinement before it reads the module, so the test looks at it in
+/// between.
 #[test]
 fn the_child_is_confined_before_it_reads_the_module() {
     let module = policy("");

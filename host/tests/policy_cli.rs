@@ -1,5 +1,5 @@
-//! The built operator as the tool of a policy's author: the real program, with its own allocator and
-//! its threads' own stacks, which tests inside a process do not have.
+//! The built operator as the tool of a policy's author: the real program, with its own allocator
+//! and its threads' own stacks, which tests inside a process do not have.
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"
@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 use ipu_api::ipupolicy::Hook;
 use ipu_guest_host::componentize;
 
-/// A validation policy that finds nothing wrong, of about the size that real ones have: threads that
-/// begin after it was compiled find the allocator with nothing at hand.
+/// A validation policy that finds nothing wrong, of about the size that real ones have: threads
+/// that begin after it was compiled find the allocator with nothing at hand.
 fn policy() -> Vec<u8> {
     let function = "(func (param i32) (result i32) local.get 0 i32.const 7 i32.mul)";
     let functions = function.repeat(2000);

@@ -1,5 +1,5 @@
-//! Jobs with almost the same name, jobs that are created again under their name, jobs that are deleted during a
-//! transition, and jobs that lose their rights.
+//! Jobs with almost the same name, jobs that are created again under their name, jobs that are
+//! deleted during a transition, and jobs that lose their rights.
 
 use std::fmt::Debug;
 

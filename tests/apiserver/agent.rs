@@ -1,5 +1,5 @@
-//! The errors of `ipu-agent exec` when the API server refuses. The tests of mpirun on real nodes show that a command
-//! runs.
+//! The errors of `ipu-agent exec` when the API server refuses. The tests of mpirun on real nodes
+//! show that a command runs.
 
 use ipu_agent::exec::{ExecError, ExecRequest, execute_with};
 use ipu_text::explain;

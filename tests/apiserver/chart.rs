@@ -1,5 +1,5 @@
-//! The chart on a real API server: the API server accepts the rendered objects, the rights are sufficient and minimal,
-//! the webhooks block no other client, and an upgrade keeps foreign data.
+//! The chart on a real API server: the API server accepts the rendered objects, the rights are
+//! sufficient and minimal, the webhooks block no other client, and an upgrade keeps foreign data.
 #![cfg(test)]
 
 pub(crate) mod admin;
@@ -158,8 +158,8 @@ async fn unreachable_webhooks_block_no_other_requests() {
     let operator = admin.account("controller-manager");
     let as_operator = [operator.as_str(), "--as-group=system:masters"];
 
-    // Nothing listens behind the webhooks, so the API server refuses every client that is not exempt. It follows
-    // changed configurations with a short delay.
+    // Nothing listens behind the webhooks, so the API server refuses every client that is not
+    // exempt. It follows changed configurations with a short delay.
     eventually("a new job is refused", async || {
         let answer = admin.kubectl(&[&create, &["--dry-run=server"][..]].concat());
         let refusal = answer.err().map(|error| error.to_string());

@@ -1,4 +1,5 @@
-//! Clocks that are an hour off: the operator uses the API server's time, regardless of the clock of its machine.
+//! Clocks that are an hour off: the operator uses the API server's time, regardless of the clock of
+//! its machine.
 
 use std::collections::HashSet;
 
@@ -56,8 +57,8 @@ impl Installation {
     }
 }
 
-/// A process whose clock is this number of seconds ahead. Its monotonic clock is unchanged, as on a machine with a
-/// wrong time.
+/// A process whose clock is this number of seconds ahead. Its monotonic clock is unchanged, as on a
+/// machine with a wrong time.
 fn ahead(seconds: i64) -> Environment {
     let settings = Settings::from_env().unwrap();
     let library = debian::faketime(&settings, &Progress::start()).unwrap();
@@ -189,7 +190,8 @@ impl Preserved {
         preserved
     }
 
-    /// Deletes the job `probe`, which is gone only if the leader reconciles. These objects are unchanged then.
+    /// Deletes the job `probe`, which is gone only if the leader reconciles. These objects are
+    /// unchanged then.
     async fn check_after_reconcile(&self, installation: &Installation, probe: &str) {
         let deleted = installation
             .jobs()

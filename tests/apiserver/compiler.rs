@@ -1,4 +1,5 @@
-//! Policies are compiled and loaded within the memory limit that the chart sets for the container of the controller.
+//! Policies are compiled and loaded within the memory limit that the chart sets for the container
+//! of the controller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -58,8 +59,8 @@ async fn policy(installation: &Installation, module: Vec<u8>) -> IPUPolicy {
     serde_json::from_value(policy).unwrap()
 }
 
-/// A module whose compilation takes all available memory reaches the compiler's own limit. At the limit of the
-/// container, the kernel would end the controller with it.
+/// A module whose compilation takes all available memory reaches the compiler's own limit. At the
+/// limit of the container, the kernel would end the controller with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends_nothing_else() {
     let name = format!("ipu-operator-compiler-{}", std::process::id());
@@ -84,8 +85,8 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     assert!(message.contains(&words), "{message}");
 
     let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
-    // The limit counts the memory that the compiler reserves. The cgroup counts the part that it has touched: half
-    // or less. The controller alone stays far below this.
+    // The limit counts the memory that the compiler reserves. The cgroup counts the part that it
+    // has touched: half or less. The controller alone stays far below this.
     assert!(
         peak > COMPILE_MEMORY / 4,
         "{peak} bytes: the compiler took memory outside of the cgroup"
@@ -96,8 +97,8 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     drop(controller);
 }
 
-/// Without space in the folder for compiled modules, all code stays in memory: two large modules fit, and others are
-/// refused.
+/// Without space in the folder for compiled modules, all code stays in memory: two large modules
+/// fit, and others are refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_else() {
     let name = format!("ipu-operator-loaded-{}", std::process::id());

@@ -1,4 +1,5 @@
-//! The control plane itself: it responds, ends with its owner, and is lent to one test after the other.
+//! The control plane itself: it responds, ends with its owner, and is lent to one test after the
+//! other.
 
 use cluster::control_plane::ControlPlane;
 use http::Request;
@@ -57,8 +58,8 @@ async fn create(client: &Client, path: &str, object: &Value) {
     client.request_text(request).await.unwrap();
 }
 
-/// Leaves what is hard to remove: objects with finalizers, a changed namespace, a changed CRD, and a webhook and a policy
-/// that deny every ConfigMap.
+/// Leaves what is hard to remove: objects with finalizers, a changed namespace, a changed CRD, and
+/// a webhook and a policy that deny every ConfigMap.
 async fn leave_objects(client: &Client) {
     let held = json!(["tests.graphcore.ai/hold"]);
     let team = json!({"metadata": {"name": "team", "finalizers": held}});

@@ -1,6 +1,8 @@
-//! A client whose writes about an object end before the n-th one, as if its process were killed at that moment.
+//! A client whose writes about an object end before the n-th one, as if its process were killed at
+//! that moment.
 //!
-//! Each object has a number of its own, so that one process is at all of these moments at the same time.
+//! Each object has a number of its own, so that one process is at all of these moments at the same
+//! time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -46,7 +48,8 @@ struct Object {
 }
 
 impl Writes {
-    /// Writes about objects of these names, of which at most the number is sent. No name may be a part of another one.
+    /// Writes about objects of these names, of which at most the number is sent. No name may be a
+    /// part of another one.
     pub(crate) fn limited<'a>(limits: impl IntoIterator<Item = (&'a str, Option<usize>)>) -> Self {
         let object = |(name, limit): (&str, Option<usize>)| {
             let object = Object {
@@ -102,7 +105,8 @@ impl Writes {
         Client::new(service, "default")
     }
 
-    /// Counts a write. Returns whether it must not be sent. Events are no steps, and are sent at any time.
+    /// Counts a write. Returns whether it must not be sent. Events are no steps, and are sent at
+    /// any time.
     fn is_over(&self, written: &Written) -> bool {
         let mut state = self.0.lock();
         let mut objects = state.objects.iter_mut();

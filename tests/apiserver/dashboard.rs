@@ -1,5 +1,5 @@
-//! `kubectl ipu dashboard` as a program on a real API server: it shows what its user may read, follows changes, and
-//! stops when the user loses the rights.
+//! `kubectl ipu dashboard` as a program on a real API server: it shows what its user may read,
+//! follows changes, and stops when the user loses the rights.
 
 mod browser;
 pub(crate) mod fixture;

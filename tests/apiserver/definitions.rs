@@ -6,7 +6,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 
-/// Applies a definition, and waits until the API server serves it. A change of a served definition takes longer.
+/// Applies a definition, and waits until the API server serves it. A change of a served definition
+/// takes longer.
 pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinition) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();

@@ -9,7 +9,8 @@ use tests::described::{Described, Expected};
 
 use crate::job_fixture::JobFixture;
 
-/// Waits until `kubectl describe` of a job shows this and no warning. Returns the parts of the output, and its text.
+/// Waits until `kubectl describe` of a job shows this and no warning. Returns the parts of the
+/// output, and its text.
 pub(crate) async fn once_described(
     fixture: &JobFixture,
     name: &str,

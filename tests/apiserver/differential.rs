@@ -1,5 +1,5 @@
-//! The CRD of IPUJobs and the validation guest, with the same objects: both admit the same, except for two lists with
-//! reasons.
+//! The CRD of IPUJobs and the validation guest, with the same objects: both admit the same, except
+//! for two lists with reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ const RULES: &str = include_str!("../../guests/validation/src/rules/cases.json")
 /// Number of other changes that each change is combined with.
 const NEIGHBOURS: usize = 4;
 
-/// The controller finds these violations itself before it creates anything, with the code of the guest. The CRD
-/// accepts them, as Graphcore's CRD did, so that stored jobs stay valid.
+/// The controller finds these violations itself before it creates anything, with the code of the
+/// guest. The CRD accepts them, as Graphcore's CRD did, so that stored jobs stay valid.
 const AGAIN: &str = "the controller checks it again before it creates objects for the job";
 
-/// The guest does not allow changes of these fields, and the CRD does: a job that bypassed the webhooks can be fixed
-/// as long as nothing was created for it. Its partitions never change.
+/// The guest does not allow changes of these fields, and the CRD does: a job that bypassed the
+/// webhooks can be fixed as long as nothing was created for it. Its partitions never change.
 const FIXABLE: &str = "a job that bypassed the webhooks can be fixed";
 
 /// Fields that only the guest checks, with the reason why no rule of the CRD does.
@@ -158,8 +158,8 @@ fn merged(base: &Value, change: &Value) -> Value {
     value
 }
 
-/// Returns the fields in which only one of them finds a violation and that are in no list, each with an object, and
-/// the unused entries of the lists.
+/// Returns the fields in which only one of them finds a violation and that are in no list, each
+/// with an object, and the unused entries of the lists.
 fn unlisted(found: &BTreeMap<String, Value>, listed: &[(&str, &str)]) -> Vec<String> {
     let is_listed = |field: &str| listed.iter().any(|(listed, _)| *listed == field);
     let missing = found

@@ -1,5 +1,5 @@
-//! A server that stands in front of the API server for processes of their own, and passes their requests on by a client of
-//! the test.
+//! A server that stands in front of the API server for processes of their own, and passes their
+//! requests on by a client of the test.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Starts a server on loopback, without TLS. The client has the rights to impersonate whom requests name.
+    /// Starts a server on loopback, without TLS. The client has the rights to impersonate whom
+    /// requests name.
     pub(crate) async fn start(client: Client) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -47,8 +47,8 @@ fn documents(text: &str) -> Vec<Value> {
     documents.filter(|document| !document.is_null()).collect()
 }
 
-/// Runs the process of the release that writes the caBundles and the owners, with the rights that the chart grants it.
-/// Returns when all webhooks have their caBundle.
+/// Runs the process of the release that writes the caBundles and the owners, with the rights that
+/// the chart grants it. Returns when all webhooks have their caBundle.
 async fn operate(admin: &Admin) -> JoinHandle<()> {
     let mut options = certificates_options(None);
     options.release = ReleaseOptions {
@@ -94,7 +94,8 @@ fn webhooks(admin: &Admin, path: &str) -> [String; 2] {
     })
 }
 
-/// Returns the cluster-scoped objects of the release, and everything in its namespace that carries its label.
+/// Returns the cluster-scoped objects of the release, and everything in its namespace that carries
+/// its label.
 fn left(admin: &Admin) -> String {
     let kinds = "clusterroles,clusterrolebindings,flowschemas,prioritylevelconfigurations,\
                  mutatingwebhookconfigurations,validatingwebhookconfigurations,\

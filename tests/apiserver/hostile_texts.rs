@@ -1,6 +1,6 @@
-//! Hostile texts of guests and of V-IPU controllers, wherever users and programs read them: output of kubectl,
-//! responses of the API server, statuses, events, logs, and responses of the REST API. Also a hostile wait, which
-//! delays no job.
+//! Hostile texts of guests and of V-IPU controllers, wherever users and programs read them: output
+//! of kubectl, responses of the API server, statuses, events, logs, and responses of the REST API.
+//! Also a hostile wait, which delays no job.
 
 use std::collections::BTreeMap;
 
@@ -197,7 +197,8 @@ fn large_job() -> Value {
     large
 }
 
-/// Creates a large job until it is refused. Returns everything that a client of the API server receives.
+/// Creates a large job until it is refused. Returns everything that a client of the API server
+/// receives.
 async fn refusal(installation: &Installation) -> String {
     let url = format!("{}?dryRun=All", installation.jobs().resource_url());
     let tried = async || {

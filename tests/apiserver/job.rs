@@ -1,4 +1,5 @@
-//! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the way.
+//! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the
+//! way.
 
 mod killed;
 mod waited;
@@ -121,7 +122,8 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
         .row("mpi", "Failed 0 1", "worker mpi-worker-1 ")
         .await;
     fixture.pod_ends("mpi-launcher", 0).await;
-    // The watch of Pods keeps their order: the end of this Pod arrives after the events of the launcher.
+    // The watch of Pods keeps their order: the end of this Pod arrives after the events of the
+    // launcher.
     fixture.pod_ends("later-worker-0", 0).await;
     fixture.row("later", "Completed 0 1", "").await;
     fixture

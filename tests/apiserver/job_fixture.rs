@@ -145,7 +145,8 @@ impl JobFixture {
         .await;
     }
 
-    /// Waits until the columns `STATUS CURRENT DESIRED` and the start of LASTMESSAGE have these values.
+    /// Waits until the columns `STATUS CURRENT DESIRED` and the start of LASTMESSAGE have these
+    /// values.
     pub(crate) async fn row(&self, name: &str, columns: &str, message: &str) {
         let wanted = format!("{columns} {message}");
         eventually(&format!("{name} is `{wanted}`"), async || {

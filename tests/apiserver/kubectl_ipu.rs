@@ -1,6 +1,6 @@
-//! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees what the role allows, a
-//! user without rights gets an error about them, figures and pages follow changes, and an admin cordons and drains
-//! V-IPU controllers.
+//! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees
+//! what the role allows, a user without rights gets an error about them, figures and pages follow
+//! changes, and an admin cordons and drains V-IPU controllers.
 
 mod nodes;
 mod operate;

@@ -276,7 +276,8 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
     fixture.once_gone("admitted").await;
     fixture.once_running("evicted").await;
 
-    // Its partition is removed only after the deletion of the job. Until then no other job gets its quota.
+    // Its partition is removed only after the deletion of the job. Until then no other job gets its
+    // quota.
     fixture.hold(false, true);
     let mut next = job("next", 4);
     next["metadata"]["labels"][PRIORITY_LABEL] = json!("high");

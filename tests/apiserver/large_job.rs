@@ -1,5 +1,5 @@
-//! A job of 256 workers: all objects respect their size limits, events and status stay short, and the test prints the
-//! time that the control plane takes.
+//! A job of 256 workers: all objects respect their size limits, events and status stay short, and
+//! the test prints the time that the control plane takes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,10 +20,12 @@ use crate::job_fixture::JobFixture;
 const INSTANCES: u32 = 4;
 const WORKERS: u32 = 256;
 
-/// Most events of one reason: one for each instance and one for the launcher, regardless of the number of Pods.
+/// Most events of one reason: one for each instance and one for the launcher, regardless of the
+/// number of Pods.
 const EVENTS: usize = INSTANCES as usize + 1;
 
-/// Events that a user reads at its end: workers and launcher were created together, and each partition was released.
+/// Events that a user reads at its end: workers and launcher were created together, and each
+/// partition was released.
 const ENDED: Expected = Expected {
     events: &[
         ("SuccessfulCreate", 1),

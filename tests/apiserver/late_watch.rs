@@ -1,5 +1,5 @@
-//! Late watches, and lists that never end: a decision on a stale cache creates nothing twice, and deletes nothing
-//! that is in use.
+//! Late watches, and lists that never end: a decision on a stale cache creates nothing twice, and
+//! deletes nothing that is in use.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,8 +21,8 @@ type Requests = Arc<Mutex<Vec<(Method, String)>>>;
 /// Marks the moment in the list of requests at which a delayed one continues.
 const LET_THROUGH: &str = "let-through";
 
-/// A client whose watches of Pods, or lists of Pods, get no response until `released` is cancelled, and
-/// its requests.
+/// A client whose watches of Pods, or lists of Pods, get no response until `released` is cancelled,
+/// and its requests.
 fn late(client: &Client, released: &CancellationToken, of_watches: bool) -> (Client, Requests) {
     let requests = Requests::default();
     let (inner, released, seen) = (client.clone(), released.clone(), Arc::clone(&requests));

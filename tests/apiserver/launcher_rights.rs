@@ -1,5 +1,5 @@
-//! The rights that the launchers of a namespace share, with the policy of the chart: an API server shows what a token of a
-//! launcher reaches.
+//! The rights that the launchers of a namespace share, with the policy of the chart: an API server
+//! shows what a token of a launcher reaches.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -213,7 +213,8 @@ async fn only_the_operator_creates_pods_with_the_shared_account() {
         })
     })
     .await;
-    // Without an account of its own, a Pod has another one. It exists when the controller manager has created it.
+    // Without an account of its own, a Pod has another one. It exists when the controller manager
+    // has created it.
     let other = json!({"metadata": {"name": "mine"}});
     let other: ServiceAccount = serde_json::from_value(other).unwrap();
     accounts

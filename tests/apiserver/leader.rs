@@ -1,4 +1,5 @@
-//! Two controllers: one reconciles jobs, and the other one takes over when the leader is lost or ends.
+//! Two controllers: one reconciles jobs, and the other one takes over when the leader is lost or
+//! ends.
 
 use std::path::PathBuf;
 use std::time::Duration;

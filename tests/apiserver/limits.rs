@@ -196,7 +196,8 @@ async fn a_worker_that_ran_beside_one_of_a_full_quota_is_followed_by_a_reset() {
     fixture.kill().await;
 }
 
-/// Creates a quota that requires requests of CPU and memory from every container, and has plenty of both.
+/// Creates a quota that requires requests of CPU and memory from every container, and has plenty of
+/// both.
 async fn quota_of_resources(fixture: &JobFixture) {
     let hard = json!({
         "requests.cpu": "64", "requests.memory": "64Gi", "limits.cpu": "64", "limits.memory": "64Gi",
@@ -217,8 +218,8 @@ async fn quota_of_resources(fixture: &JobFixture) {
         .unwrap();
 }
 
-/// Returns each container of a Pod, the init containers first: its name and one line with its requests and limits of
-/// CPU and memory.
+/// Returns each container of a Pod, the init containers first: its name and one line with its
+/// requests and limits of CPU and memory.
 fn resources(pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref().unwrap();
     let init = spec.init_containers.iter().flatten();

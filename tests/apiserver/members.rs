@@ -1,4 +1,5 @@
-//! Three API servers behind one address, which are restarted one after the other, as an upgrade of a control plane does.
+//! Three API servers behind one address, which are restarted one after the other, as an upgrade of
+//! a control plane does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! The metrics on a real API server, read with real tokens and rights: with a client, and with a real Prometheus.
+//! The metrics on a real API server, read with real tokens and rights: with a client, and with a
+//! real Prometheus.
 #![cfg(test)]
 
 mod hardware;

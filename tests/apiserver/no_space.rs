@@ -1,5 +1,5 @@
-//! No free space: on the disk for compiled guests, and in etcd. The operator reports it, and continues with the rest of
-//! its work.
+//! No free space: on the disk for compiled guests, and in etcd. The operator reports it, and
+//! continues with the rest of its work.
 
 use std::fs;
 use std::path::{Path, PathBuf};

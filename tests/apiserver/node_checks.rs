@@ -1,5 +1,5 @@
-//! `ipu-node` on a real API server, with a token that is bound to a Pod of a node: what it reports of a node, and what a
-//! stolen token can change.
+//! `ipu-node` on a real API server, with a token that is bound to a Pod of a node: what it reports
+//! of a node, and what a stolen token can change.
 
 mod faults;
 mod token;
@@ -266,7 +266,8 @@ async fn a_result_is_reported_once_and_changes_with_the_node() {
     clean_up(&release).await;
 }
 
-/// Runs the commands that remove the results from the nodes, and expects that nothing else is removed.
+/// Runs the commands that remove the results from the nodes, and expects that nothing else is
+/// removed.
 async fn clean_up(release: &Release) {
     let path = format!("{}/docs/nodes.md", release.admin.chart());
     let text = fs::read_to_string(path).unwrap();
@@ -288,7 +289,8 @@ async fn clean_up(release: &Release) {
     assert_eq!(conditions[0]["type"], "Ready");
 }
 
-/// The reasons that were written to node-a since then: each write of the Node is one event of a watch.
+/// The reasons that were written to node-a since then: each write of the Node is one event of a
+/// watch.
 async fn reported(release: &Release, since: &Node) -> Vec<String> {
     let params = WatchParams::default().fields("metadata.name=node-a");
     let version = since.metadata.resource_version.as_deref().unwrap();

@@ -1,5 +1,5 @@
-//! Invalid objects, under CRDs that accept everything, and without webhooks: neither process panics or ends, and a
-//! valid job runs beside them.
+//! Invalid objects, under CRDs that accept everything, and without webhooks: neither process panics
+//! or ends, and a valid job runs beside them.
 
 use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};

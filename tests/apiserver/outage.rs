@@ -1,5 +1,5 @@
-//! The API server does not respond for a while, and returns. Afterwards, a user reads what happened to the jobs,
-//! and nothing about the outage.
+//! The API server does not respond for a while, and returns. Afterwards, a user reads what happened
+//! to the jobs, and nothing about the outage.
 
 use cluster::fault::Stopped;
 use ipu_api::ipujob_status::JobState;

@@ -14,8 +14,9 @@ pub(crate) async fn empty() -> Loan {
     pool::lend().await.unwrap()
 }
 
-/// A control plane that no other test has used or will use, for tests that remove CRDs: an API server
-/// removes a CRD only after it has removed all of its objects, those of an earlier test among them.
+/// A control plane that no other test has used or will use, for tests that remove CRDs: an API
+/// server removes a CRD only after it has removed all of its objects, those of an earlier test
+/// among them.
 pub(crate) async fn own() -> Loan {
     ControlPlane::start().await.unwrap().into()
 }

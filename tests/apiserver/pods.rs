@@ -189,8 +189,8 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     native.once_nothing_is_left().await;
 }
 
-/// The user creates a Pod, and deletes it once it has its partition. Returns the UID of the IPUPartition and the id of
-/// the partition.
+/// The user creates a Pod, and deletes it once it has its partition. Returns the UID of the
+/// IPUPartition and the id of the partition.
 async fn live(native: &Native, name: &str) -> (String, String) {
     request(&native.pods(), name, "4").await.unwrap();
     let bound = native.once_bound(name).await;

@@ -1,5 +1,5 @@
-//! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back and deleted while
-//! requests arrive.
+//! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back
+//! and deleted while requests arrive.
 
 mod audit;
 mod author_documents;
@@ -50,7 +50,8 @@ async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     fixture.once_answered(128, Some("128")).await;
 }
 
-/// Applies a spec that is refused with these words, while the version with this digest stays active.
+/// Applies a spec that is refused with these words, while the version with this digest stays
+/// active.
 async fn refuse(fixture: &Fixture, spec: Value, words: &str, active: &str) {
     fixture.apply("limit", spec).await.unwrap();
     let refused = fixture.once_in("limit", PolicyPhase::Refused).await;
@@ -60,7 +61,8 @@ async fn refuse(fixture: &Fixture, spec: Value, words: &str, active: &str) {
     fixture.once_answered(8, Some("8")).await;
 }
 
-/// Applies a spec whose module is missing or wrong, and waits until the status says so. Another version stays active.
+/// Applies a spec whose module is missing or wrong, and waits until the status says so. Another
+/// version stays active.
 async fn keep_loading(fixture: &Fixture, spec: Value, words: &str) {
     fixture.apply("limit", spec).await.unwrap();
     let waits = |status: &IPUPolicyStatus| {

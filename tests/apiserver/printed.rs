@@ -1,12 +1,12 @@
-//! Manifests as clients of Kubernetes print them and charts render them: the API server accepts the template of an IPUJob
-//! wherever it accepts that of a Job.
+//! Manifests as clients of Kubernetes print them and charts render them: the API server accepts the
+//! template of an IPUJob wherever it accepts that of a Job.
 
 use serde_json::{Value, json};
 
 use crate::chart::admin::Admin;
 
-/// A template with what typed clients print for fields that are not set, with null as charts render it, and with the
-/// metadata of an object that was exported.
+/// A template with what typed clients print for fields that are not set, with null as charts render
+/// it, and with the metadata of an object that was exported.
 fn template() -> Value {
     json!({
         "metadata": {

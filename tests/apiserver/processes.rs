@@ -1,5 +1,5 @@
-//! The operator's processes as in their Pods, beside an API server on which the chart is installed: each has an
-//! environment and a folder of its own.
+//! The operator's processes as in their Pods, beside an API server on which the chart is installed:
+//! each has an environment and a folder of its own.
 
 use std::ffi::OsString;
 use std::fs;
@@ -232,8 +232,9 @@ impl Installation {
         running
     }
 
-    /// Writes the kubeconfig of a process. The policies of the chart know it by the name of its ServiceAccount; it has the
-    /// rights of an admin, and the trials on nodes show that those of the chart suffice.
+    /// Writes the kubeconfig of a process. The policies of the chart know it by the name of its
+    /// ServiceAccount; it has the rights of an admin, and the trials on nodes show that those of
+    /// the chart suffice.
     pub(crate) fn account(&self, process: &str) -> PathBuf {
         let account = match process {
             "controller" => "controller-manager",
@@ -367,7 +368,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// libfaketime removes its shared memory when a process exits by itself. These processes are killed.
+    /// libfaketime removes its shared memory when a process exits by itself. These processes are
+    /// killed.
     fn drop(&mut self) {
         let pid = self
             .supervisor

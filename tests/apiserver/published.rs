@@ -1,5 +1,5 @@
-//! A release that is signed and pushed, and a reader who verifies it with the commands of the documents. It needs a registry,
-//! and no API server.
+//! A release that is signed and pushed, and a reader who verifies it with the commands of the
+//! documents. It needs a registry, and no API server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,8 +43,8 @@ fn image(folder: &Path) -> (Vec<u8>, String) {
     (fs::read(path).unwrap(), digest)
 }
 
-/// Writes the files of a release, but with a small image and without programs, as `make release` does. Returns the folder of
-/// the unpacked archive.
+/// Writes the files of a release, but with a small image and without programs, as `make release`
+/// does. Returns the folder of the unpacked archive.
 fn make_release(folder: &Path) -> PathBuf {
     let (image, image_digest) = image(folder);
     let parts = Parts {
@@ -89,8 +89,8 @@ fn shell(script: &str, folder: &Path, tools: &Tools, ca: &Path) -> Command {
     shell
 }
 
-/// Signs and pushes a release with the publisher's key, verifies it as the document describes, and finds that another key and
-/// changed files are refused.
+/// Signs and pushes a release with the publisher's key, verifies it as the document describes, and
+/// finds that another key and changed files are refused.
 async fn published(registry: &Registry, folder: &Path, tools: &Tools) {
     let ca = registry.ca();
     let run = |script: &str| command::output(&mut shell(script, folder, tools, &ca));

@@ -1,5 +1,5 @@
-//! A Pod that its node rejects before its containers start, on a real API server: what the status records survives the
-//! schema and a restart of the operator.
+//! A Pod that its node rejects before its containers start, on a real API server: what the status
+//! records survives the schema and a restart of the operator.
 
 use cluster::wait::{Seen, eventually};
 use kube::ResourceExt;

@@ -1,4 +1,5 @@
-//! The proxy's port with TLS on a real API server: real tokens, real rights, and a real certificate.
+//! The proxy's port with TLS on a real API server: real tokens, real rights, and a real
+//! certificate.
 #![cfg(test)]
 
 mod caller;
@@ -176,7 +177,8 @@ async fn only_live_tokens_for_this_audience_are_accepted() {
         let challenge = answer.headers["www-authenticate"].to_str().unwrap();
         assert!(challenge.starts_with("Bearer "), "{challenge}");
     }
-    // The API server notices the deletion of an account with a short delay. Until then the account has no rights.
+    // The API server notices the deletion of an account with a short delay. Until then the account
+    // has no rights.
     let caller = Caller::new(&fixture, &revoked).await;
     eventually(
         "the token of an account that is gone is refused",

@@ -1,5 +1,6 @@
-//! etcd is restored in place from a snapshot that is older than many jobs: running jobs keep their partitions, no
-//! partition leaks or is allocated twice, and each job's description explains its state.
+//! etcd is restored in place from a snapshot that is older than many jobs: running jobs keep their
+//! partitions, no partition leaks or is allocated twice, and each job's description explains its
+//! state.
 
 use std::collections::BTreeSet;
 
@@ -57,9 +58,10 @@ async fn once_formed(installation: &Installation, ids: &[&String]) {
     .await;
 }
 
-/// Changes the jobs after the snapshot: one running job is deleted, one ends, one completed job is deleted, several are
-/// created and deleted again, and one new job keeps running that the snapshot does not contain. Returns the ids of the
-/// partitions of the short jobs, and of the partition of the new job.
+/// Changes the jobs after the snapshot: one running job is deleted, one ends, one completed job is
+/// deleted, several are created and deleted again, and one new job keeps running that the snapshot
+/// does not contain. Returns the ids of the partitions of the short jobs, and of the partition of
+/// the new job.
 async fn change_jobs(installation: &Installation) -> (Vec<String>, String) {
     let mut short = Vec::new();
     installation.delete_job("given-back").await;
@@ -104,7 +106,8 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     installation.plane.restore(&snapshot).await.unwrap();
     let jobs = names_of_jobs(&installation).await;
     assert_eq!(jobs, ["done", "ends", "given-back", "kept"]);
-    // The kubelets report their state. The kubelet of the deleted job must start another Pod of the same name.
+    // The kubelets report their state. The kubelet of the deleted job must start another Pod of the
+    // same name.
     installation.ends("ends-worker-0").await;
     let processes = operator(&installation).await;
 
@@ -124,7 +127,8 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     installation.once("ends", JobState::Completed).await;
     once_released(&installation, "ends").await;
     installation.once("done", JobState::Completed).await;
-    // No IPUPartition lists the partition of a job that the snapshot does not contain: the sweep removes it.
+    // No IPUPartition lists the partition of a job that the snapshot does not contain: the sweep
+    // removes it.
     once_formed(&installation, &[&kept, &another]).await;
     ids.push(installation.run_job("lost").await);
     let distinct: BTreeSet<_> = ids.iter().collect();
@@ -143,8 +147,8 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     drop(processes);
 }
 
-/// Checks the descriptions: nothing special for the job that continued and for those that had ended, and a reason
-/// for the job that starts again.
+/// Checks the descriptions: nothing special for the job that continued and for those that had
+/// ended, and a reason for the job that starts again.
 async fn check_states(installation: &Installation) {
     for (job, parts) in [
         ("kept", &["Launcher Status: Running"][..]),

@@ -1,4 +1,5 @@
-//! `ipu-operator support-bundle` on a real API server: the archive contains every object, and no secret.
+//! `ipu-operator support-bundle` on a real API server: the archive contains every object, and no
+//! secret.
 
 use std::io::Read;
 

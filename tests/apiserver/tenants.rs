@@ -1,5 +1,5 @@
-//! Two teams on one cluster, separated by the commands of the page for admins. A user of one team attacks the other one,
-//! whose job runs undisturbed.
+//! Two teams on one cluster, separated by the commands of the page for admins. A user of one team
+//! attacks the other one, whose job runs undisturbed.
 
 mod attacks;
 mod manifests;
@@ -72,7 +72,8 @@ impl Cluster {
         cluster
     }
 
-    /// Gives the ClusterRole `edit` its rules. No controller manager runs here, which aggregates them in a cluster.
+    /// Gives the ClusterRole `edit` its rules. No controller manager runs here, which aggregates
+    /// them in a cluster.
     fn aggregate(&self) {
         let mut rules = Vec::new();
         for role in ["view", "edit"] {
@@ -144,8 +145,8 @@ impl Cluster {
         .await;
     }
 
-    /// Returns what a disturbance of the victim's job would change: its spec, its state and restarts, and the UIDs, the
-    /// labels and the nodes of its Pods.
+    /// Returns what a disturbance of the victim's job would change: its spec, its state and
+    /// restarts, and the UIDs, the labels and the nodes of its Pods.
     async fn victim(&self) -> Value {
         let jobs: Api<IPUJob> = Api::namespaced(self.client.clone(), VICTIM);
         let job = jobs.get(JOB).await.unwrap();

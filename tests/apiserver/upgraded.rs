@@ -1,5 +1,5 @@
-//! IPUJobs that were created under an older CRD: that of Graphcore's operator, and that of the previous release. They
-//! continue under this version's CRD, and go back.
+//! IPUJobs that were created under an older CRD: that of Graphcore's operator, and that of the
+//! previous release. They continue under this version's CRD, and go back.
 
 mod policies;
 
@@ -63,9 +63,9 @@ async fn jobs_of_the_previous_crd_continue_under_this_one_and_back() {
     fixture.kill().await;
 }
 
-/// The job `waits`, which was created under an older definition, starts under the current one, keeps its Pods and its
-/// spec while the older one is in place, and completes under the current one again. The older definition does not have
-/// the field `pruned` of `status`.
+/// The job `waits`, which was created under an older definition, starts under the current one,
+/// keeps its Pods and its spec while the older one is in place, and completes under the current one
+/// again. The older definition does not have the field `pruned` of `status`.
 async fn continues_back_and_again(
     fixture: &mut JobFixture,
     older: &CustomResourceDefinition,
@@ -110,7 +110,8 @@ async fn continues_back_and_again(
     fixture.once_gone("waits").await;
 }
 
-/// Applies a definition with an additional field of `spec`, and waits until the API server serves it.
+/// Applies a definition with an additional field of `spec`, and waits until the API server serves
+/// it.
 async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition, mark: &str) {
     let mut definition = definition.clone();
     let schema = definition.spec.versions[0].schema.as_mut().unwrap();

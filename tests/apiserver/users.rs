@@ -1,4 +1,5 @@
-//! Plays a user beside the operator's processes: runs jobs, deletes them, and reads their description in kubectl.
+//! Plays a user beside the operator's processes: runs jobs, deletes them, and reads their
+//! description in kubectl.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -37,7 +38,8 @@ impl Installation {
         .await;
     }
 
-    /// Returns the output of `kubectl describe ipujob`, with one space between columns, once it contains all of this.
+    /// Returns the output of `kubectl describe ipujob`, with one space between columns, once it
+    /// contains all of this.
     pub(crate) async fn described(&self, job: &str, parts: &[&str]) -> String {
         let admin = Admin::of(RELEASE, self.plane.kubeconfig());
         let describe = ["describe", "ipujob", job, "--namespace", "default"];

@@ -1,4 +1,5 @@
-//! `ipu-operator verify`, which `helm test` runs: it runs a job to its end, or reports what blocks it.
+//! `ipu-operator verify`, which `helm test` runs: it runs a job to its end, or reports what blocks
+//! it.
 
 use ipu_operator::verify::{self, VerifyError, VerifyOptions};
 use tokio::task::JoinHandle;

@@ -1,4 +1,5 @@
-//! The webhooks as an API server calls them: over TLS, with the operator's certificate and the real guests.
+//! The webhooks as an API server calls them: over TLS, with the operator's certificate and the real
+//! guests.
 
 pub(crate) mod fixture;
 mod pod_trial;

@@ -31,8 +31,8 @@ const USER: &str = "ipu-operator-webhook-svc.ipu-operator.svc";
 /// The variable that gives the CA to the controller.
 const CLIENT_CA: &str = "IPU_OPERATOR_WEBHOOK_CLIENT_CA";
 
-/// Writes the document's two files for the API server into a folder. The port of the Service is not 443 here. Returns
-/// the path of the first file.
+/// Writes the document's two files for the API server into a folder. The port of the Service is not
+/// 443 here. Returns the path of the first file.
 fn configured(folder: &Path, port: u16) -> PathBuf {
     let text = fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
     for (file, kind) in [
@@ -96,7 +96,8 @@ async fn given_to_the_controller(installation: &Installation, ca: &Path) -> Stri
     variable.unwrap().value.unwrap()
 }
 
-/// Checks that the API server creates a valid job and refuses an invalid one, as the webhooks decide.
+/// Checks that the API server creates a valid job and refuses an invalid one, as the webhooks
+/// decide.
 async fn the_api_server_is_answered(installation: &Installation, name: &str) {
     installation.submit(&single(name)).await;
     let made = installation.jobs().get(name).await.unwrap();

@@ -16,8 +16,9 @@ use crate::{launcher_rights, planes};
 /// Most writes of a job with a launcher and two workers from its creation to Completed.
 const BUDGET: u64 = 15;
 
-/// The dry runs of a job: its worker and launcher at admission, which the test asks for twice, first by a dry run of the job.
-/// Before it requests IPUs, a moment later, the operator knows that the API server accepts both.
+/// The dry runs of a job: its worker and launcher at admission, which the test asks for twice,
+/// first by a dry run of the job. Before it requests IPUs, a moment later, the operator knows that
+/// the API server accepts both.
 const TRIALS: &[(&str, u64)] = &[("TRY POST pods", 2 + 2)];
 
 /// All of them. A new write must change this table.
@@ -53,8 +54,8 @@ const RELEASE: &[(&str, u64)] = &[
     ("PUT ipupartitions/status", 2),
 ];
 
-/// The writes of the user and the kubelet, and the summary of all partitions, which is written once in five seconds at most,
-/// however many jobs there are.
+/// The writes of the user and the kubelet, and the summary of all partitions, which is written once
+/// in five seconds at most, however many jobs there are.
 const OTHERS: &[&str] = &[
     "POST ipujobs",
     "TRY POST ipujobs",

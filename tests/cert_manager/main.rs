@@ -1,5 +1,5 @@
-//! The operator's certificates from a real cert-manager: its controller and its cainjector run beside the suite's
-//! API server. Their build takes minutes, so this is a part of `make test-full`.
+//! The operator's certificates from a real cert-manager: its controller and its cainjector run
+//! beside the suite's API server. Their build takes minutes, so this is a part of `make test-full`.
 #![allow(
     clippy::unwrap_used,
     reason = "an error in a test's helper fails the test"
@@ -43,8 +43,8 @@ use serde_json::{Value, json};
 /// Namespace and release.
 const NAMESPACE: &str = "ipu-operator";
 
-/// The Secret of the webhooks, and the Certificate from which cert-manager creates it. The chart names
-/// both.
+/// The Secret of the webhooks, and the Certificate from which cert-manager creates it. The chart
+/// names both.
 const SECRET: &str = "ipu-operator-admission";
 
 /// The admin's own CA, and the issuer that signs with it.

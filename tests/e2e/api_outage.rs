@@ -1,5 +1,5 @@
-//! The API server does not respond for more than a minute: running Pods continue, and the operator notices Pods that
-//! ended meanwhile.
+//! The API server does not respond for more than a minute: running Pods continue, and the operator
+//! notices Pods that ended meanwhile.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use crate::pods::runs;
 /// Duration of the outage. Every replica loses its Lease during it.
 const OUTAGE: Duration = Duration::from_secs(70);
 
-/// One job keeps its Pod and partition, one that ends during the outage is Completed afterwards, and a new one is
-/// accepted and runs. No partition is reset, no object is left, and no job shows a warning that does not concern it.
+/// One job keeps its Pod and partition, one that ends during the outage is Completed afterwards,
+/// and a new one is accepted and runs. No partition is reset, no object is left, and no job shows a
+/// warning that does not concern it.
 pub(crate) fn is_survived(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let goes_on =

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// Each instance has four workers, each of which uses 1.8 times its requested CPU. The autoscaler must change one
-/// instance to two. If it counted workers, it would choose eight.
+/// Each instance has four workers, each of which uses 1.8 times its requested CPU. The autoscaler
+/// must change one instance to two. If it counted workers, it would choose eight.
 pub(crate) fn counts_instances(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         start_metrics_server(fixture).await?;
@@ -75,8 +75,8 @@ fn autoscaler(job: &str) -> Value {
     })
 }
 
-/// Installs metrics-server from its own manifests, with the image of the run. It verifies the kubelets' certificates
-/// as in production.
+/// Installs metrics-server from its own manifests, with the image of the run. It verifies the
+/// kubelets' certificates as in production.
 async fn start_metrics_server(fixture: &Fixture) -> Result<(), Failed> {
     let (manifests, image) = fixture.metrics_server()?;
     let manifests = manifests.to_string_lossy();

@@ -7,8 +7,8 @@ use tests::described::{Described, Expected};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// Waits until `kubectl describe` of a job of the default namespace shows this and no warning. If an unexpected
-/// condition or a warning remains, the wait ends with the text that was read instead.
+/// Waits until `kubectl describe` of a job of the default namespace shows this and no warning. If
+/// an unexpected condition or a warning remains, the wait ends with the text that was read instead.
 pub(crate) async fn once_described(
     fixture: &Fixture,
     name: &str,

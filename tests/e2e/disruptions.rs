@@ -1,4 +1,5 @@
-//! Pods that Kubernetes evicts: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
+//! Pods that Kubernetes evicts: by preemption and by `kubectl drain`, with and without a
+//! PodDisruptionBudget.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -24,8 +25,8 @@ const DRAIN: [&str; 4] = [
     "--timeout=120s",
 ];
 
-/// A Pod of a higher priority preempts a worker: the job names the reason and waits. When the resources are free
-/// again, the worker returns on the same partition, which was reset.
+/// A Pod of a higher priority preempts a worker: the job names the reason and waits. When the
+/// resources are free again, the worker returns on the same partition, which was reset.
 pub(crate) fn is_preempted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         // Both request resources on the node of the second controller.
@@ -67,8 +68,9 @@ pub(crate) fn is_preempted(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A worker without a launcher is drained: it returns when its node is schedulable again, on the same partition,
-/// which was reset. While a PodDisruptionBudget forbids it, the drain waits and the worker runs.
+/// A worker without a launcher is drained: it returns when its node is schedulable again, on the
+/// same partition, which was reset. While a PodDisruptionBudget forbids it, the drain waits and the
+/// worker runs.
 pub(crate) fn worker_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let serves = json!({"command": ["bash", "-c", SERVES]});
@@ -92,8 +94,9 @@ pub(crate) fn worker_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A drain evicts a worker, then in another job the launcher, under `mpirun`: each job fails and names the drain as
-/// the reason. Before that, a PodDisruptionBudget forbids the same drain, and the job continues.
+/// A drain evicts a worker, then in another job the launcher, under `mpirun`: each job fails and
+/// names the drain as the reason. Before that, a PodDisruptionBudget forbids the same drain, and
+/// the job continues.
 pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         for (role, pods, pod, how) in [
@@ -144,8 +147,8 @@ fn endless(fixture: &Fixture) -> Result<IPUJob, Failed> {
     fixture.parallel(OpenMpi::Four, 0, &command)
 }
 
-/// Drains a node of the Pods that a label selects, under a PodDisruptionBudget that requires all of them. A percentage
-/// would refer to the job's instances, which the scale of an IPUJob counts.
+/// Drains a node of the Pods that a label selects, under a PodDisruptionBudget that requires all of
+/// them. A percentage would refer to the job's instances, which the scale of an IPUJob counts.
 async fn budget_forbids_drain(
     fixture: &Fixture,
     node: &str,

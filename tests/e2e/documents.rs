@@ -25,9 +25,9 @@ use tests::documents::{
 use crate::fixture::Fixture;
 use crate::native_pods::{bare, create, delete};
 
-/// The actions of a person around the commands: ends commands that follow changes, edits in an editor, and repeats a
-/// command until its Pod has started or its forwarded port accepts connections. Any other error is final. At the end
-/// it ends its background commands.
+/// The actions of a person around the commands: ends commands that follow changes, edits in an
+/// editor, and repeats a command until its Pod has started or its forwarded port accepts
+/// connections. Any other error is final. At the end it ends its background commands.
 const PERSON: &str = r#"
 export KUBE_EDITOR=true
 trap '{ kill $(jobs -p) && wait; } 2>/dev/null || true' EXIT
@@ -79,8 +79,8 @@ const OWN: [(&str, &str); 7] = [
     ("train-x2v7k", "notebook-0"),
 ];
 
-/// Runs the quickstart, which starts without an operator: uninstalls the operator of the run first, and installs it
-/// again afterwards.
+/// Runs the quickstart, which starts without an operator: uninstalls the operator of the run first,
+/// and installs it again afterwards.
 pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let desk = Desk::new(fixture)?;
@@ -104,8 +104,9 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Runs the documents of the plugin, with the job and the Pod that they name, and those of native Pods. The job and the
-/// Pod get their IPUs from the second V-IPU controller, so that the drain of the first one has nothing to wait for.
+/// Runs the documents of the plugin, with the job and the Pod that they name, and those of native
+/// Pods. The job and the Pod get their IPUs from the second V-IPU controller, so that the drain of
+/// the first one has nothing to wait for.
 async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed> {
     let mut job = fixture.example("03-large.yaml")?;
     job.metadata.name = Some("train".to_owned());
@@ -118,7 +119,8 @@ async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed
     fixture.clear().await
 }
 
-/// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the document describes.
+/// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the
+/// document describes.
 pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let desk = Desk::new(fixture)?;
@@ -178,7 +180,8 @@ fn scripts(fixture: &Fixture, typed: &Typed) -> Result<Vec<Script>, Failed> {
     Ok(found)
 }
 
-/// The shell of a person, with kubectl, its plugin and Helm, in a folder with access to those of the repository.
+/// The shell of a person, with kubectl, its plugin and Helm, in a folder with access to those of
+/// the repository.
 struct Desk<'a> {
     fixture: &'a Fixture,
     folder: TempDir,

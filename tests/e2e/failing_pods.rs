@@ -1,4 +1,5 @@
-//! Pods that do not start or that fail: the output of `kubectl describe ipujob` for each, on real nodes.
+//! Pods that do not start or that fail: the output of `kubectl describe ipujob` for each, on real
+//! nodes.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -38,9 +39,9 @@ fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// A Pod that fits on no node, one whose image must not be pulled, one whose registry refuses connections, and one
-/// whose Secret is missing: the job waits and names the Pod and the reason in one event. It keeps the partitions for a
-/// while, because each cause can be fixed.
+/// A Pod that fits on no node, one whose image must not be pulled, one whose registry refuses
+/// connections, and one whose Secret is missing: the job waits and names the Pod and the reason in
+/// one event. It keeps the partitions for a while, because each cause can be fixed.
 pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
@@ -79,8 +80,8 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             4,
             "the partitions are kept"
         );
-        // The kubelet reports ErrImagePull first. Another reason of the same wait causes no further event. The
-        // events of a job are in order, so all of them exist once the last one does.
+        // The kubelet reports ErrImagePull first. Another reason of the same wait causes no further
+        // event. The events of a job are in order, so all of them exist once the last one does.
         let suspend = r#"--patch={"spec": {"suspend": true}}"#;
         fixture
             .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
@@ -91,8 +92,9 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A Pod that its node rejects, because its template names the node and requests more CPU than it has: the job waits with
-/// the reason, and completes once the template fits. No program has failed, and the partition needs no reset.
+/// A Pod that its node rejects, because its template names the node and requests more CPU than it
+/// has: the job waits with the reason, and completes once the template fits. No program has failed,
+/// and the partition needs no reset.
 pub(crate) fn are_rejected(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let selector = [
@@ -142,8 +144,8 @@ pub(crate) fn init_container_fails(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A worker that exceeds its memory limit: the kernel kills it, and the job names the cause, not only
-/// 137.
+/// A worker that exceeds its memory limit: the kernel kills it, and the job names the cause, not
+/// only 137.
 pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     let hungry = json!({
         "command": ["python3", "-c", "kept = [bytearray(1 << 20) for _ in range(1 << 12)]"],
@@ -157,8 +159,8 @@ pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A worker that exceeds its limit for ephemeral storage: the kubelet evicts it. A restart would end in the same way,
-/// so the job fails, and names the limit.
+/// A worker that exceeds its limit for ephemeral storage: the kubelet evicts it. A restart would
+/// end in the same way, so the job fails, and names the limit.
 pub(crate) fn evicted_for_storage(fixture: &Fixture) -> Result<(), Failed> {
     let volume = json!({"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let writes = json!({

@@ -1,4 +1,5 @@
-//! The NetworkPolicies of the chart, enforced: the operator works, and other Pods reach no other port of it.
+//! The NetworkPolicies of the chart, enforced: the operator works, and other Pods reach no other
+//! port of it.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -21,8 +22,9 @@ const CLIENT: &str = "rest-client";
 /// The Pods that connect, and whether each is such a client.
 const PODS: [(&str, bool); 2] = [("client", true), ("stranger", false)];
 
-/// With the policies, a parallel job runs, the webhooks decide, and probes, metrics and both REST APIs answer their
-/// clients. The ports of the probes and the plain REST API are closed to other Pods.
+/// With the policies, a parallel job runs, the webhooks decide, and probes, metrics and both REST
+/// APIs answer their clients. The ports of the probes and the plain REST API are closed to other
+/// Pods.
 pub(crate) fn are_enforced(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let file = fixture.settings.run.join("network-policies.json");
@@ -51,8 +53,8 @@ pub(crate) fn are_enforced(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The values that close all that can be closed. The API server and the V-IPU controllers are the destinations that the
-/// page of the values names.
+/// The values that close all that can be closed. The API server and the V-IPU controllers are the
+/// destinations that the page of the values names.
 fn values() -> Value {
     let named = |namespace: &str| json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}});
     let mut client = named("default");

@@ -1,8 +1,9 @@
-//! NetworkPolicies on the nodes, as a policy-capable network enforces them: rules of nftables in the nodes' networks.
+//! NetworkPolicies on the nodes, as a policy-capable network enforces them: rules of nftables in
+//! the nodes' networks.
 //!
-//! The kernel of the tests has no expression `queue` of nftables (`CONFIG_NFT_QUEUE`), which kube-network-policies needs. So
-//! the rules are written here, for what the policies of the chart contain. A connection from the node itself passes none of
-//! them, and Kubernetes allows it too.
+//! The kernel of the tests has no expression `queue` of nftables (`CONFIG_NFT_QUEUE`), which
+//! kube-network-policies needs. So the rules are written here, for what the policies of the chart
+//! contain. A connection from the node itself passes none of them, and Kubernetes allows it too.
 
 use std::fs;
 use std::path::PathBuf;
@@ -93,7 +94,8 @@ fn nft(fixture: &Fixture, node: Node, arguments: &[&str]) -> Result<(), Failed> 
 }
 
 impl Cluster {
-    /// The rules of all Pods. A packet passes both chains, one for its source and one for its destination.
+    /// The rules of all Pods. A packet passes both chains, one for its source and one for its
+    /// destination.
     fn rules(&self) -> Result<String, Failed> {
         let chain = |(priority, direction)| {
             let rules = self.chain(direction)?.join("\n    ");

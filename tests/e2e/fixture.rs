@@ -42,7 +42,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 /// The namespace of trials that have the cluster for themselves.
 const DEFAULT: &str = "default";
 
-/// The objects that a failed trial may leave in its namespace beside IPUJobs, as arguments of `kubectl delete`.
+/// The objects that a failed trial may leave in its namespace beside IPUJobs, as arguments of
+/// `kubectl delete`.
 const LEFT: [&str; 2] = [
     "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
     "pods --selector=graphcore.ai/native-pod",
@@ -110,8 +111,9 @@ impl Fixture {
         })
     }
 
-    /// Runs the work of a trial. After a failure, prints and saves the logs that explain it. Then ends the trial's
-    /// faults and deletes its jobs, because the following trials start from a clean state.
+    /// Runs the work of a trial. After a failure, prints and saves the logs that explain it. Then
+    /// ends the trial's faults and deletes its jobs, because the following trials start from a
+    /// clean state.
     pub(crate) fn block_on(
         &self,
         work: impl Future<Output = Result<(), Failed>>,
@@ -201,8 +203,8 @@ impl Fixture {
         Ok(job)
     }
 
-    /// Loads the image of metrics-server onto the nodes. Returns the folder of its manifests and the name of the
-    /// image.
+    /// Loads the image of metrics-server onto the nodes. Returns the folder of its manifests and
+    /// the name of the image.
     pub(crate) fn metrics_server(&self) -> Result<(PathBuf, String), Failed> {
         let image = metrics_server::ensure(&self.settings, &self.progress)?;
         let name = image.name.clone();
@@ -318,8 +320,8 @@ impl Fixture {
             .count())
     }
 
-    /// Waits until the API server accepts jobs again: a killed controller acquires its Lease and ends jobs before its
-    /// Service routes to its webhooks.
+    /// Waits until the API server accepts jobs again: a killed controller acquires its Lease and
+    /// ends jobs before its Service routes to its webhooks.
     pub(crate) async fn webhooks_answer(&self) -> Result<(), Failed> {
         let job = self.example("01-single-worker.yaml")?;
         until("the webhooks to answer", PATIENCE, || async {

@@ -1,6 +1,6 @@
-//! Nine Pods without rights load every port of the operator, and other users are unaffected. Then the same beside
-//! policies with hostile answers: both processes respect their memory limits. No probe fails and no container ends
-//! from start to end.
+//! Nine Pods without rights load every port of the operator, and other users are unaffected. Then
+//! the same beside policies with hostile answers: both processes respect their memory limits. No
+//! probe fails and no container ends from start to end.
 
 mod hostile;
 mod load;
@@ -37,7 +37,8 @@ const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
 /// The default of this duration, and the duration of the measurement of other users' delays.
 const SHORT: u64 = 40;
 
-/// A process of the operator: the component of its Pods, its container, and the ports that every Pod reaches.
+/// A process of the operator: the component of its Pods, its container, and the ports that every
+/// Pod reaches.
 const PROCESSES: [(&str, &str, &[u16]); 2] = [
     ("controller", "controller", &[9443, 8443]),
     ("vipu-proxy", "vipu-proxy", &[8080, 8443]),
@@ -46,9 +47,10 @@ const PROCESSES: [(&str, &str, &[u16]); 2] = [
 /// The port of the probes of both processes.
 const PROBES: u16 = 8081;
 
-/// Under any load, no container ends, every probe is answered, memory stays below its limit, and a user waits for few
-/// requests of the load, or at most a second longer in `make flood`, beyond the delay that the machine causes for
-/// everybody. With hostile policies the same holds, except for the delay.
+/// Under any load, no container ends, every probe is answered, memory stays below its limit, and a
+/// user waits for few requests of the load, or at most a second longer in `make flood`, beyond the
+/// delay that the machine causes for everybody. With hostile policies the same holds, except for
+/// the delay.
 pub(crate) fn users_are_unaffected(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         // The cleanup always runs, because a policy would affect the following trials.
@@ -90,8 +92,8 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     } else {
         loaded.are_fair(&quiet, flood.ended()? - before, began.elapsed())?;
     }
-    // The admin defines the cost of such policies, and all processes share the same cores. So the delay of other
-    // users has no limit here, and memory has one.
+    // The admin defines the cost of such policies, and all processes share the same cores. So the
+    // delay of other users has no limit here, and memory has one.
     hostile.apply_all().await?;
     let hostile_for = Duration::from_secs(hostile_for);
     let reloaded = tokio::time::timeout(hostile_for, hostile.reload());
@@ -114,8 +116,8 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     hostile.are_active().await
 }
 
-/// Creates a job beside the load, and waits until it has completed. The operator calls the hostile placement policy
-/// for its partition, and the built-in walk decides.
+/// Creates a job beside the load, and waits until it has completed. The operator calls the hostile
+/// placement policy for its partition, and the built-in walk decides.
 async fn is_placed(fixture: &Fixture, job: &IPUJob) -> Result<(), Failed> {
     until("the job to be accepted", PATIENCE, || async {
         match fixture.create(job).await {
@@ -137,7 +139,8 @@ pub(crate) fn load(pid: &str, targets: &str) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new()?.block_on(flood::run(targets))
 }
 
-/// Parses a quantity of memory, which the API server writes with the largest unit that leaves no fraction.
+/// Parses a quantity of memory, which the API server writes with the largest unit that leaves no
+/// fraction.
 fn mib(quantity: &str) -> Option<u64> {
     let gib = quantity.strip_suffix("Gi").map(|gib| (gib, 1 << 10));
     let (number, unit) = gib.or_else(|| Some((quantity.strip_suffix("Mi")?, 1)))?;

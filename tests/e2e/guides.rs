@@ -1,5 +1,5 @@
-//! The jobs of Graphcore's guides in `examples`, on real nodes: their manifests, with the image of the run, and a small
-//! program instead of the training in an image that no registry has.
+//! The jobs of Graphcore's guides in `examples`, on real nodes: their manifests, with the image of
+//! the run, and a small program instead of the training in an image that no registry has.
 
 use std::fs;
 
@@ -26,8 +26,8 @@ if os.path.isdir("/mnt/sample"):
 print("trained with " + os.environ["IPUOF_VIPU_API_PARTITION_ID"])
 "#;
 
-/// `mpirun` of each launcher starts the program in the worker, which has the partition of the job. The launcher of 05 has
-/// the volume too.
+/// `mpirun` of each launcher starts the program in the worker, which has the partition of the job.
+/// The launcher of 05 has the volume too.
 pub(crate) fn jobs_train(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let folder = tempfile::tempdir_in(&fixture.settings.run)?;
@@ -85,8 +85,8 @@ async fn apply(fixture: &Fixture, object: &Value) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates the volume and the claim of `storage/nfs.yaml`, with a folder of this machine instead of an NFS server. Returns
-/// the name of the volume, which no other trial has.
+/// Creates the volume and the claim of `storage/nfs.yaml`, with a folder of this machine instead of
+/// an NFS server. Returns the name of the volume, which no other trial has.
 async fn create_volume(fixture: &Fixture, folder: &str) -> Result<String, Failed> {
     let example = fixture
         .operated

@@ -1,4 +1,5 @@
-//! `worker.hostNetwork=true`, the default of the chart: workers use the network of their node, and are privileged.
+//! `worker.hostNetwork=true`, the default of the chart: workers use the network of their node, and
+//! are privileged.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -21,8 +22,8 @@ use tests::described::COMPLETED;
 use crate::described::once_described;
 use crate::fixture::{Fixture, PATIENCE};
 
-/// The jobs that run at the same time on one node, each with two workers there. Open MPI 5 identifies workers by their
-/// host names, so `ipu-agent` gives its daemons those of their Pods.
+/// The jobs that run at the same time on one node, each with two workers there. Open MPI 5
+/// identifies workers by their host names, so `ipu-agent` gives its daemons those of their Pods.
 const JOBS: [(&str, OpenMpi); 3] = [
     ("one", OpenMpi::Four),
     ("two", OpenMpi::Five),
@@ -43,8 +44,8 @@ text = "rank %d of %d on %s: %d\n" % (world.rank, world.size, socket.gethostname
 print(text, end="", flush=True)
 "#;
 
-/// The parallel example runs, and so do several jobs on one node at the same time, although their processes share its
-/// ports and its host name.
+/// The parallel example runs, and so do several jobs on one node at the same time, although their
+/// processes share its ports and its host name.
 pub(crate) fn is_shared_by_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let upgrade = || fixture.release.upgrade(&["worker.hostNetwork=true"]);
@@ -61,7 +62,8 @@ pub(crate) fn is_shared_by_jobs(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Changes the release, and waits until no controller with the old values is left. Until it ends, it leads.
+/// Changes the release, and waits until no controller with the old values is left. Until it ends,
+/// it leads.
 pub(crate) async fn changed(
     fixture: &Fixture,
     change: impl FnOnce() -> Result<(), CommandError>,

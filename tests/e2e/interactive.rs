@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::fixture::Fixture;
 
-/// A user starts mpirun in the launcher and gets its exit code. `suspend` releases the IPUs until the user resumes
-/// the job.
+/// A user starts mpirun in the launcher and gets its exit code. `suspend` releases the IPUs until
+/// the user resumes the job.
 pub(crate) fn runs_mpirun_and_is_suspended(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let job = fixture.apply("09-interactive.yaml").await?;

@@ -1,5 +1,5 @@
-//! A launcher on real nodes: the template of its workers holds for it, and a sidecar of somebody else does not cost its
-//! log.
+//! A launcher on real nodes: the template of its workers holds for it, and a sidecar of somebody
+//! else does not cost its log.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -13,8 +13,9 @@ use crate::fixture::{Fixture, PATIENCE};
 /// Resource of policies that add containers. It exists since Kubernetes 1.36.
 const POLICIES: &str = "mutatingadmissionpolicies";
 
-/// The variable of the workers' CPU limit has their value, a ConfigMap of the user takes precedence over the operator,
-/// an init container has filled a volume, and the log remains although a proxy runs in each Pod, as a mesh adds it.
+/// The variable of the workers' CPU limit has their value, a ConfigMap of the user takes precedence
+/// over the operator, an init container has filled a volume, and the log remains although a proxy
+/// runs in each Pod, as a mesh adds it.
 pub(crate) fn holds_the_template_and_keeps_its_log(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let map = ["create", "configmap", "mine", "--from-literal=IPUOF_VIPU_API_TIMEOUT=9"];

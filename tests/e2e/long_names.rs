@@ -1,4 +1,5 @@
-//! The longest names that Kubernetes accepts, and names with a dot, on real nodes and under `mpirun`.
+//! The longest names that Kubernetes accepts, and names with a dot, on real nodes and under
+//! `mpirun`.
 
 use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipujob_status::JobState;
@@ -8,8 +9,9 @@ use tests::described::COMPLETED;
 use crate::described::once_described;
 use crate::fixture::Fixture;
 
-/// Characters of the longest name that validation accepts, and of its namespace: the kubelet names a folder of logs
-/// after the namespace, the Pod and its UID, and a file name has at most 255 characters.
+/// Characters of the longest name that validation accepts, and of its namespace: the kubelet names
+/// a folder of logs after the namespace, the Pod and its UID, and a file name has at most 255
+/// characters.
 const LONGEST: usize = 208;
 
 /// A rank that communicates: Open MPI knows by their host names which ranks share memory.
@@ -20,8 +22,8 @@ sum = MPI.COMM_WORLD.allreduce(1)
 print("GCD %s: %d ranks\n" % (os.environ["IPUOF_VIPU_API_GCD_ID"], sum), end="", flush=True)
 "#;
 
-/// The ranks of both workers communicate, although a host name has at most 63 characters. A user reads each name in
-/// full: the events of the job name its Pods.
+/// The ranks of both workers communicate, although a host name has at most 63 characters. A user
+/// reads each name in full: the events of the job name its Pods.
 pub(crate) fn run_mpirun(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let mpirun = ["mpirun", "-np", "2", "--bind-to", "none"];

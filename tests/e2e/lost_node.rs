@@ -14,8 +14,9 @@ use serde_json::json;
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
 
-/// Kubernetes deletes the Pod of an unreachable node, and no kubelet ends it. The operator force-deletes it, resets
-/// the partition and creates the Pod again, which runs once the node is back.
+/// Kubernetes deletes the Pod of an unreachable node, and no kubelet ends it. The operator
+/// force-deletes it, resets the partition and creates the Pod again, which runs once the node is
+/// back.
 pub(crate) fn pods_are_force_deleted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (_, second) = fixture.controllers();

@@ -1,8 +1,8 @@
-//! One run on real nodes: the demo, then trials in which processes are killed, nodes become unreachable, or data is
-//! invalid, and the jobs still end as expected.
+//! One run on real nodes: the demo, then trials in which processes are killed, nodes become
+//! unreachable, or data is invalid, and the jobs still end as expected.
 //!
-//! The cluster starts once for all trials and stops after them, also when they fail. Trials that change nothing outside
-//! of their namespaces run three at a time, and the others alone.
+//! The cluster starts once for all trials and stops after them, also when they fail. Trials that
+//! change nothing outside of their namespaces run three at a time, and the others alone.
 
 mod api_outage;
 mod autoscaled;
@@ -54,7 +54,8 @@ use cluster::interrupt::{self, First};
 use lab::Lab;
 use libtest_mimic::Arguments;
 
-/// The variable that selects trials: `long` runs the long trials instead of the others, and `full` runs both.
+/// The variable that selects trials: `long` runs the long trials instead of the others, and `full`
+/// runs both.
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {
@@ -69,7 +70,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the part of the work that this process has been started for. `None`: it is the first process.
+/// Runs the part of the work that this process has been started for. `None`: it is the first
+/// process.
 fn part(words: &[String]) -> Option<anyhow::Result<()>> {
     match words {
         // The first process of a node is the program that starts the cluster.

@@ -1,5 +1,5 @@
-//! The managers of jobs that trials need beside the operator: JobSet, and Kueue. Each is installed once, for all trials
-//! that need it.
+//! The managers of jobs that trials need beside the operator: JobSet, and Kueue. Each is installed
+//! once, for all trials that need it.
 
 use libtest_mimic::Failed;
 use tests::kueue::installed::Admin;
@@ -19,7 +19,8 @@ pub(crate) enum Managers {
     Both,
 }
 
-/// The kinds of Kueue that an admin creates. A flavor and a check remain while a ClusterQueue names them.
+/// The kinds of Kueue that an admin creates. A flavor and a check remain while a ClusterQueue names
+/// them.
 const QUEUES: [&str; 4] = [
     "localqueues",
     "clusterqueues",

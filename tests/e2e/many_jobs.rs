@@ -1,4 +1,5 @@
-//! Two hundred jobs on the real nodes, and an upgrade that replaces both of the operator's processes under them.
+//! Two hundred jobs on the real nodes, and an upgrade that replaces both of the operator's
+//! processes under them.
 
 use std::fs;
 use std::time::Duration;
@@ -30,8 +31,8 @@ const AT_ONCE: usize = 8;
 const CONTROLLERS: &str = "global.vipuControllers={pod1.vipu:8090:ipunode=pod1,\
                            pod2.vipu:8090:ipunode=pod2,pod3.vipu:8090:kubernetes.io/os=linux}";
 
-/// While `helm upgrade` and `helm rollback` replace both processes, no Pod is replaced or restarted, no partition
-/// changes, and no event reports a problem.
+/// While `helm upgrade` and `helm rollback` replace both processes, no Pod is replaced or
+/// restarted, no partition changes, and no event reports a problem.
 pub(crate) fn is_not_disturbed_by_an_upgrade(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let manifest = third_controller(fixture)?;

@@ -1,4 +1,5 @@
-//! `agent.delivery=image`: the kubelet mounts the agent from its image, and no init container installs it.
+//! `agent.delivery=image`: the kubelet mounts the agent from its image, and no init container
+//! installs it.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 

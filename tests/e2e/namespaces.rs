@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::failing_pods::job;
 use crate::fixture::Fixture;
 
-/// A LimitRange sets default limits on every container of a job, including the operator's, and refuses a worker that
-/// exceeds its maximum.
+/// A LimitRange sets default limits on every container of a job, including the operator's, and
+/// refuses a worker that exceeds its maximum.
 pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let limits = json!({"metadata": {"name": "small"}, "spec": {"limits": [{
@@ -37,8 +37,8 @@ pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Pod Security `baseline` refuses a template that shares the network of its node, and the job reports it. It accepts a
-/// parallel job as in the examples.
+/// Pod Security `baseline` refuses a template that shares the network of its node, and the job
+/// reports it. It accepts a parallel job as in the examples.
 pub(crate) fn baseline_accepts_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         enforce(fixture, "baseline").await?;
@@ -56,8 +56,8 @@ pub(crate) fn baseline_accepts_a_parallel_job(fixture: &Fixture) -> Result<(), F
     })
 }
 
-/// Pod Security `restricted` refuses a template without the required fields, and the job names them. It accepts a
-/// template with them, including the launcher and the operator's own containers.
+/// Pod Security `restricted` refuses a template without the required fields, and the job names
+/// them. It accepts a template with them, including the launcher and the operator's own containers.
 pub(crate) fn restricted_accepts_a_job_with_the_required_fields(
     fixture: &Fixture,
 ) -> Result<(), Failed> {

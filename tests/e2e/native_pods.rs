@@ -1,4 +1,5 @@
-//! Native Pods on real nodes: Pods of Deployments, Jobs and other owners that request IPUs without an IPUJob.
+//! Native Pods on real nodes: Pods of Deployments, Jobs and other owners that request IPUs without
+//! an IPUJob.
 
 mod deployment;
 mod examples;

@@ -1,8 +1,10 @@
-//! The network preset on two bare nodes: Multus, whereabouts and MACVLAN make the second interface of workers, a device
-//! plugin advertises RDMA devices, and `ipu-node` keeps jobs away from a node until it can use IPUs.
+//! The network preset on two bare nodes: Multus, whereabouts and MACVLAN make the second interface
+//! of workers, a device plugin advertises RDMA devices, and `ipu-node` keeps jobs away from a node
+//! until it can use IPUs.
 //!
-//! The kernel of the tests has no RDMA, and no soft-RoCE either. So the RDMA devices are files of the node that `ipu-node`
-//! reads instead of those in `/sys`, and MPI exchanges its messages over the interface by TCP. All else is real.
+//! The kernel of the tests has no RDMA, and no soft-RoCE either. So the RDMA devices are files of
+//! the node that `ipu-node` reads instead of those in `/sys`, and MPI exchanges its messages over
+//! the interface by TCP. All else is real.
 
 mod cni;
 mod device_plugin;
@@ -42,8 +44,8 @@ const PAGE: Typed = Typed {
 /// The resource of the values.
 const RESOURCE: &str = "rdma/rdma_shared_device_a";
 
-/// The values beside those of the page: all checks of nodes, often. `ipu-node` finds its RDMA devices in a folder of the
-/// node that its Pod mounts anyway.
+/// The values beside those of the page: all checks of nodes, often. `ipu-node` finds its RDMA
+/// devices in a folder of the node that its Pod mounts anyway.
 const CHECKS: [&str; 7] = [
     "ipuNode.enabled=true",
     "ipuNode.intervalSeconds=5",
@@ -57,8 +59,8 @@ const CHECKS: [&str; 7] = [
 /// The label of the V-IPU controller that both nodes have during the trial.
 const LABEL: &str = "ipunode=pod1";
 
-/// Two jobs wait until nodes pass their checks, and then exchange messages over the network. `kubectl ipu doctor` names
-/// each fault of a node, and a job avoids the node.
+/// Two jobs wait until nodes pass their checks, and then exchange messages over the network.
+/// `kubectl ipu doctor` names each fault of a node, and a job avoids the node.
 pub(crate) fn preset_connects_workers(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let machines = NODES.map(|node| Machine::of(fixture, node));
@@ -103,8 +105,8 @@ async fn run(fixture: &Fixture, machines: &[Machine; 2], plugins: &Plugins) -> R
     faults::are_named(fixture, second, of_second, first).await
 }
 
-/// Waits until a job says that it gets no node. Placement learns of failed checks by its own watch: until then it assigns
-/// IPUs, and kube-scheduler keeps the Pods waiting.
+/// Waits until a job says that it gets no node. Placement learns of failed checks by its own watch:
+/// until then it assigns IPUs, and kube-scheduler keeps the Pods waiting.
 async fn once_no_node_serves(fixture: &Fixture, job: &str) -> Result<(), Failed> {
     let waits = [
         "of 2 with the required labels: 2 failed the check of ipu-node",

@@ -1,5 +1,5 @@
-//! The namespace of a trial that runs beside others: its objects, and the V-IPU partitions of its owners, are the only
-//! ones that the trial changes and counts.
+//! The namespace of a trial that runs beside others: its objects, and the V-IPU partitions of its
+//! owners, are the only ones that the trial changes and counts.
 
 use std::path::PathBuf;
 
@@ -77,7 +77,8 @@ pub(crate) async fn nothing_left(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits until a V-IPU controller lists no partition that the operator has created for this namespace.
+/// Waits until a V-IPU controller lists no partition that the operator has created for this
+/// namespace.
 async fn no_partition_left(fixture: &Fixture, controller: &Controller) -> Result<(), Failed> {
     let of_namespace = fixture.lab.partition_ids.of(&fixture.namespace);
     assert!(!of_namespace.is_empty(), "no partition was recorded");

@@ -1,5 +1,5 @@
-//! mpirun across worker Pods: with more workers than its radix, with both versions of Open MPI, as root and as a
-//! normal user, and with a lost worker.
+//! mpirun across worker Pods: with more workers than its radix, with both versions of Open MPI, as
+//! root and as a normal user, and with a lost worker.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -11,8 +11,8 @@ use crate::fixture::{Fixture, PATIENCE};
 const ROOT: i64 = 0;
 const SOMEBODY: i64 = 1000;
 
-/// By default, the first workers would start the others, but only the launcher has the right to. Eight workers with a
-/// radix of two run nevertheless.
+/// By default, the first workers would start the others, but only the launcher has the right to.
+/// Eight workers with a radix of two run nevertheless.
 pub(crate) fn four_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--mca", "routed_radix", "2"];
     runs_everywhere(fixture, OpenMpi::Four, ROOT, 8, &radix)
@@ -39,7 +39,8 @@ pub(crate) fn reaches_sixty_four_workers(fixture: &Fixture) -> Result<(), Failed
     runs_everywhere(fixture, OpenMpi::Four, ROOT, 64, &[])
 }
 
-/// A worker that is deleted under a running mpirun fails the job, which names it. Open MPI 4 also fails.
+/// A worker that is deleted under a running mpirun fails the job, which names it. Open MPI 4 also
+/// fails.
 pub(crate) fn four_loses_a_worker(fixture: &Fixture) -> Result<(), Failed> {
     loses_a_worker(fixture, OpenMpi::Four)
 }

@@ -1,7 +1,7 @@
 //! The ids that the operator gives to V-IPU partitions, by the namespaces of their owners.
 //!
-//! An IPUPartition that is gone can have left a partition on a V-IPU controller, and only its status named the id. So
-//! a watch records the ids of all statuses.
+//! An IPUPartition that is gone can have left a partition on a V-IPU controller, and only its
+//! status named the id. So a watch records the ids of all statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

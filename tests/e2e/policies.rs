@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit applies to its namespaces.
-/// After the deletion of both, the earlier policies decide again.
+/// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit applies to
+/// its namespaces. After the deletion of both, the earlier policies decide again.
 pub(crate) fn decide_until_they_are_deleted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let dist = Profile::from_env().folder(&fixture.operated.repository);
@@ -86,8 +86,8 @@ async fn holds_a_limit(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The requests of the live operator are recorded in its container, without the values of environment variables. A
-/// replay with the same guest gives the same answers.
+/// The requests of the live operator are recorded in its container, without the values of
+/// environment variables. A replay with the same guest gives the same answers.
 pub(crate) fn are_recorded_and_replayed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let controller = "deploy/ipu-operator-controller-manager";
@@ -184,7 +184,8 @@ pub(crate) async fn once_in(
     .await
 }
 
-/// Returns the number of calls of a policy once they satisfy a condition. The replicas report them every few seconds.
+/// Returns the number of calls of a policy once they satisfy a condition. The replicas report them
+/// every few seconds.
 pub(crate) async fn once_called(
     fixture: &Fixture,
     name: &str,

@@ -27,8 +27,8 @@ const FLAVOR: &str = "any";
 /// Median of the time until another job runs on the IPUs of an evicted job.
 const HANDOVER: Duration = Duration::from_secs(3);
 
-/// Two jobs, and quota for one: the second waits and names the reason, and runs when the first is evicted. The
-/// controller is killed while it evicts the second.
+/// Two jobs, and quota for one: the second waits and names the reason, and runs when the first is
+/// evicted. The controller is killed while it evicts the second.
 pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let client = &fixture.operated.client;

@@ -1,4 +1,5 @@
-//! Other work on the machine: allows more of it, and waits until none is left, for trials that compare delays.
+//! Other work on the machine: allows more of it, and waits until none is left, for trials that
+//! compare delays.
 
 use std::convert::Infallible;
 use std::fs;
@@ -11,13 +12,15 @@ use libtest_mimic::Failed;
 
 use crate::lab::Lab;
 
-/// The variable that names a file, which exists once the other work has ended. Without it, there is no other work.
+/// The variable that names a file, which exists once the other work has ended. Without it, there is
+/// no other work.
 const AFTER: &str = "IPU_OPERATOR_QUIET_AFTER";
 
 /// Longer than any work beside the trials takes.
 const PATIENCE: Duration = Duration::from_mins(90);
 
-/// The variable that names a file. It is written once the trials that remain tolerate more work beside them.
+/// The variable that names a file. It is written once the trials that remain tolerate more work
+/// beside them.
 const TOLERANT: &str = "IPU_OPERATOR_TOLERANT_FROM";
 
 /// Writes the file that allows more work beside the trials, if the environment names one.

@@ -1,5 +1,5 @@
-//! The life of a release under running jobs: tested with `helm test`, upgraded to two controllers, rolled back,
-//! uninstalled, and installed again.
+//! The life of a release under running jobs: tested with `helm test`, upgraded to two controllers,
+//! rolled back, uninstalled, and installed again.
 
 use std::collections::BTreeSet;
 
@@ -37,8 +37,8 @@ pub(crate) fn is_tested(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Jobs run through all changes of the release, and complete at their end. The guests of the previous release decide
-/// after the upgrade.
+/// Jobs run through all changes of the release, and complete at their end. The guests of the
+/// previous release decide after the upgrade.
 pub(crate) fn lives_under_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let lived = live(fixture).await;
@@ -102,8 +102,8 @@ pub(crate) async fn start_jobs(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Upgrades the release so that both processes are replaced, with two replicas of each, under running jobs. Returns
-/// the UIDs of the new Pods.
+/// Upgrades the release so that both processes are replaced, with two replicas of each, under
+/// running jobs. Returns the UIDs of the new Pods.
 pub(crate) async fn upgraded_under(
     fixture: &Fixture,
     before: &Live,
@@ -128,7 +128,8 @@ pub(crate) async fn operators_pods(fixture: &Fixture) -> Result<BTreeSet<String>
     Ok(found.iter().filter_map(ResourceExt::uid).collect())
 }
 
-/// Returns the UIDs of the operator's Pods, once there are this many and none of the old ones is left.
+/// Returns the UIDs of the operator's Pods, once there are this many and none of the old ones is
+/// left.
 pub(crate) async fn once_replaced(
     fixture: &Fixture,
     old: &BTreeSet<String>,
@@ -144,8 +145,8 @@ pub(crate) async fn once_replaced(
     Ok(found.await?)
 }
 
-/// Kills the leader of two controllers after it has requested the partition of the job. Deletes its whole Pod
-/// once the job's Pod has a node. The other controller continues both times.
+/// Kills the leader of two controllers after it has requested the partition of the job. Deletes its
+/// whole Pod once the job's Pod has a node. The other controller continues both times.
 async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed> {
     let file = "01-single-worker.yaml";
     let job = fixture.apply(file).await?;
@@ -237,8 +238,8 @@ async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The new operator records the end that happened while there was none, and releases that partition. The service
-/// keeps its Pods and its partition.
+/// The new operator records the end that happened while there was none, and releases that
+/// partition. The service keeps its Pods and its partition.
 async fn picks_up(fixture: &Fixture, before: &Live) -> Result<(), Failed> {
     fixture.once("parallel", JobState::Completed).await?;
     until(

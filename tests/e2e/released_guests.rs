@@ -30,8 +30,8 @@ pub(crate) async fn activate(fixture: &Fixture) -> Result<(), Failed> {
     are_active(fixture, &guests).await
 }
 
-/// Checks that the guests decide about a job: it has their defaults, it is refused over the limit of their settings, and
-/// its partition is where they have placed it.
+/// Checks that the guests decide about a job: it has their defaults, it is refused over the limit
+/// of their settings, and its partition is where they have placed it.
 pub(crate) async fn decide(fixture: &Fixture) -> Result<(), Failed> {
     let guests = released()?;
     are_active(fixture, &guests).await?;

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// `kubectl scale` adds an instance, a new template replaces the Pods, and a deleted Pod is created again.
+/// `kubectl scale` adds an instance, a new template replaces the Pods, and a deleted Pod is created
+/// again.
 pub(crate) fn scales_updates_and_recovers(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let mut job = fixture.example("06-inference.yaml")?;

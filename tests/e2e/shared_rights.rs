@@ -1,4 +1,5 @@
-//! `launcher.sharedRights=true`: the launchers of a namespace share one set of rights, which outlives the setting.
+//! `launcher.sharedRights=true`: the launchers of a namespace share one set of rights, which
+//! outlives the setting.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -9,8 +10,8 @@ use libtest_mimic::Failed;
 use crate::fixture::Fixture;
 use crate::host_network::{changed, jobs_run_on_one_node};
 
-/// Several jobs of Open MPI 4 and 5 run on the network of one node, where the agent needs most to know. Then the policy
-/// is still there, and an admin deletes it.
+/// Several jobs of Open MPI 4 and 5 run on the network of one node, where the agent needs most to
+/// know. Then the policy is still there, and an admin deletes it.
 pub(crate) fn suffice_for_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let values = ["worker.hostNetwork=true", "launcher.sharedRights=true"];

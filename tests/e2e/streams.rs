@@ -1,5 +1,5 @@
-//! The streams through which `mpirun` reaches its workers: full, idle for minutes, and interrupted without
-//! a close.
+//! The streams through which `mpirun` reaches its workers: full, idle for minutes, and interrupted
+//! without a close.
 
 use cluster::fault::cut_from_the_api_server;
 use cluster::images::openmpi::OpenMpi;
@@ -20,14 +20,15 @@ const FLOOD: u64 = 64 << 20;
 /// Time without output of a rank: longer than the timeout of a connection without pings.
 const IDLE_SECONDS: &str = "150";
 
-/// Makes the daemons of `mpirun` keep the streams that have started them. By default they close these.
+/// Makes the daemons of `mpirun` keep the streams that have started them. By default they close
+/// these.
 const ATTACHED: &str = "--leave-session-attached";
 
 /// A rank that runs until the file `/tmp/go` exists.
 const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
-/// Both workers print as fast as they can. No byte is lost on the way to the launcher, and the description of the
-/// job is that of any completed job.
+/// Both workers print as fast as they can. No byte is lost on the way to the launcher, and the
+/// description of the job is that of any completed job.
 pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
@@ -43,8 +44,8 @@ pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
     })
 }
 
-/// The job waits for a rank that prints nothing for minutes, and receives its last line. Its description is that of any
-/// completed job.
+/// The job waits for a rank that prints nothing for minutes, and receives its last line. Its
+/// description is that of any completed job.
 pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("sleep {IDLE_SECONDS}; echo done");
@@ -58,8 +59,9 @@ pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed>
     })
 }
 
-/// The streams are interrupted during `mpirun`: no connection is closed, and no data arrives. The job fails within
-/// minutes instead of never, its partition is released, and the launcher's log names the lost streams.
+/// The streams are interrupted during `mpirun`: no connection is closed, and no data arrives. The
+/// job fails within minutes instead of never, its partition is released, and the launcher's log
+/// names the lost streams.
 pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         cut_once_they_run(fixture, "cut", &[ATTACHED]).await?;
@@ -74,8 +76,8 @@ pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// By default the daemons of `mpirun` need no stream once they run. So a launcher without access to the API
-/// server completes.
+/// By default the daemons of `mpirun` need no stream once they run. So a launcher without access to
+/// the API server completes.
 pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         cut_once_they_run(fixture, "detached", &[]).await?;
@@ -98,8 +100,9 @@ fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Fail
     )
 }
 
-/// Creates a job whose ranks wait, and interrupts the connection of its launcher to the API server once both run. No
-/// other launcher in the cluster has the job's name, by which its process is found.
+/// Creates a job whose ranks wait, and interrupts the connection of its launcher to the API server
+/// once both run. No other launcher in the cluster has the job's name, by which its process is
+/// found.
 async fn cut_once_they_run(fixture: &Fixture, name: &str, options: &[&str]) -> Result<(), Failed> {
     let mut job = ranks(fixture, options, WAITS)?;
     job.metadata.name = Some(name.to_owned());

@@ -1,5 +1,6 @@
-//! The trainings of `examples/train` on real nodes, with the image of the run instead of Graphcore's, and stand-ins for
-//! PyTorch, PopTorch, PopDist, `poprun` and Jupyter. The program and the rest of each manifest are those of the examples.
+//! The trainings of `examples/train` on real nodes, with the image of the run instead of
+//! Graphcore's, and stand-ins for PyTorch, PopTorch, PopDist, `poprun` and Jupyter. The program and
+//! the rest of each manifest are those of the examples.
 
 mod manifests;
 mod volume;
@@ -63,7 +64,8 @@ pub(crate) fn jobset_trains(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A second job with the same claim continues where the first one has ended, and loads its executable.
+/// A second job with the same claim continues where the first one has ended, and loads its
+/// executable.
 async fn continues_after_its_checkpoint(fixture: &Fixture) -> Result<(), Failed> {
     let mut job = runnable(fixture, "mnist.yaml")?.remove(0);
     let log = trained(fixture, &job, "mnist-worker-0").await?;

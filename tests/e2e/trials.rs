@@ -17,19 +17,22 @@ pub(crate) type Check = fn(&Fixture) -> Result<(), Failed>;
 /// How a trial uses the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Beside other trials, in a namespace of its own. It changes and counts nothing outside of it, expects no
-    /// particular V-IPU controller, and needs at most 16 IPUs, so that all trials at the same time get theirs at once.
+    /// Beside other trials, in a namespace of its own. It changes and counts nothing outside of it,
+    /// expects no particular V-IPU controller, and needs at most 16 IPUs, so that all trials at the
+    /// same time get theirs at once.
     Shared,
     /// Alone, beside these managers.
     Alone(Managers),
-    /// Alone, with little other work on the machine: programs of MPI do not reach each other on busy cores.
+    /// Alone, with little other work on the machine: programs of MPI do not reach each other on
+    /// busy cores.
     Sparing,
     /// Alone, once no other work loads the machine.
     Quiet,
 }
 
 impl Use {
-    /// Whether a trial with this use passes while other work keeps both cores busy. The quiet ones wait until it has ended.
+    /// Whether a trial with this use passes while other work keeps both cores busy. The quiet ones
+    /// wait until it has ended.
     pub(crate) const fn tolerates_load(self) -> bool {
         matches!(self, Self::Alone(_) | Self::Quiet)
     }
@@ -203,7 +206,8 @@ pub(crate) const TRIALS: [Case; 47] = [
     ),
 ];
 
-/// Trials of `make test-full` only: they need more tools or the programs of the previous release, or take minutes.
+/// Trials of `make test-full` only: they need more tools or the programs of the previous release,
+/// or take minutes.
 pub(crate) const LONG: [Case; 10] = [
     shared("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     shared("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),

@@ -139,7 +139,8 @@ fn name_and_message(event: Event) -> (String, String) {
     (about, format!("{reason}: {}", message.unwrap_or_default()))
 }
 
-/// Returns the missing and the changed entries. New ones do not count, because jobs can be created meanwhile.
+/// Returns the missing and the changed entries. New ones do not count, because jobs can be created
+/// meanwhile.
 fn differences<T: PartialEq + std::fmt::Debug>(
     before: &BTreeMap<String, T>,
     now: &BTreeMap<String, T>,

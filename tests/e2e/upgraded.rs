@@ -1,4 +1,5 @@
-//! An upgrade from the previous release, and a rollback to it with its CRDs, while jobs of both versions run.
+//! An upgrade from the previous release, and a rollback to it with its CRDs, while jobs of both
+//! versions run.
 
 use std::collections::BTreeSet;
 
@@ -25,8 +26,9 @@ use crate::unaffected::Live;
 /// A job that this version starts before the rollback.
 const NEWER: &str = "newer";
 
-/// Jobs of the previous release run through the upgrade to this version, the rollback, and the second upgrade, and
-/// this version completes them. The previous release completes a job of this version.
+/// Jobs of the previous release run through the upgrade to this version, the rollback, and the
+/// second upgrade, and this version completes them. The previous release completes a job of this
+/// version.
 pub(crate) fn from_the_previous_release(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let previous = Previous::locked(&fixture.settings.checkout)?;
@@ -86,8 +88,9 @@ async fn upgrade(fixture: &Fixture, version: &str, package: Unpacked) -> Result<
     fixture.delete_and_leave_nothing("06-inference.yaml").await
 }
 
-/// Rolls back to the previous release and its CRDs while jobs run, one of them of this version. The previous release
-/// completes that one, releases its partition and runs a new job. Returns the UIDs of the operator's Pods.
+/// Rolls back to the previous release and its CRDs while jobs run, one of them of this version. The
+/// previous release completes that one, releases its partition and runs a new job. Returns the UIDs
+/// of the operator's Pods.
 async fn roll_back(
     fixture: &Fixture,
     older: &Release,
@@ -142,8 +145,8 @@ async fn once_released(fixture: &Fixture, job: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the name and the spec of every object, as the API server returns it under the current CRDs. The spec of an
-/// IPUAccounting changes by itself.
+/// Returns the name and the spec of every object, as the API server returns it under the current
+/// CRDs. The spec of an IPUAccounting changes by itself.
 async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
     let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
     let kinds = "ipujobs,ipupartitions,ipupolicies,vipucontrollers";

@@ -1,4 +1,5 @@
-//! Reads the first inputs of a fuzz target, for the unit tests of the packages whose code the target calls.
+//! Reads the first inputs of a fuzz target, for the unit tests of the packages whose code the
+//! target calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};

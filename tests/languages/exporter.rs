@@ -1,4 +1,5 @@
-//! The exporter of `examples/train/metrics.yaml` with a module in the place of Graphcore's `gcipuinfo`, which needs IPUs.
+//! The exporter of `examples/train/metrics.yaml` with a module in the place of Graphcore's
+//! `gcipuinfo`, which needs IPUs.
 
 use std::fs;
 use std::process::{Child, Command};

@@ -1,5 +1,6 @@
 //! The example policies in JavaScript, Python and C: built with their own tools, loaded as the
-//! operator loads them, and called; and the exporter of IPUs in Python. Needs npm, Python with pip, and Debian's packages.
+//! operator loads them, and called; and the exporter of IPUs in Python. Needs npm, Python with pip,
+//! and Debian's packages.
 #![allow(
     clippy::unwrap_used,
     reason = "an error in a test's helper fails the test"

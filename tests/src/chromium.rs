@@ -1,5 +1,5 @@
-//! Debian's Chromium without a window, pinned by `tests/tools/chromium.lock`, and axe-core, which finds accessibility
-//! problems on a page. Both are kept in the cache folder.
+//! Debian's Chromium without a window, pinned by `tests/tools/chromium.lock`, and axe-core, which
+//! finds accessibility problems on a page. Both are kept in the cache folder.
 
 mod page;
 

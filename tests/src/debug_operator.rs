@@ -1,5 +1,5 @@
-//! Builds the operator's program and the plugin of kubectl as the suites do, for tests that run them as separate
-//! processes.
+//! Builds the operator's program and the plugin of kubectl as the suites do, for tests that run
+//! them as separate processes.
 
 use std::env;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ fn built(program: &str) -> Result<PathBuf, DebugOperatorError> {
     Ok(built.join(program))
 }
 
-/// Programs are built for a package's tests, so they have the features of all suites. Most callers are suites of this
-/// package, for which no dependency is compiled again.
+/// Programs are built for a package's tests, so they have the features of all suites. Most callers
+/// are suites of this package, for which no dependency is compiled again.
 fn build() -> Result<(), CommandError> {
     let mut build = cargo();
     build
@@ -53,7 +53,8 @@ fn build() -> Result<(), CommandError> {
         .args(["--test", "policy_cli", "--test", "command_line"])
         .args(["--test", "apiserver", "--target", AMD64.target])
         .current_dir(checkout());
-    // Only the tests of wrong clocks set other flags, because a static program loads no library that changes its clock.
+    // Only the tests of wrong clocks set other flags, because a static program loads no library
+    // that changes its clock.
     if env::var_os(cargo::FLAGS).is_none() {
         build.env(cargo::FLAGS, cargo::STATIC);
     }

@@ -1,4 +1,5 @@
-//! Pure: what `kubectl describe ipujob` prints, read as a user reads it: state, conditions and events.
+//! Pure: what `kubectl describe ipujob` prints, read as a user reads it: state, conditions and
+//! events.
 
 use std::fmt::{Display, Formatter, Result as Formatted};
 
@@ -116,8 +117,8 @@ impl Described {
         described
     }
 
-    /// Compares it with the expected description. Returns each difference. Warnings and unexpected conditions
-    /// are differences.
+    /// Compares it with the expected description. Returns each difference. Warnings and unexpected
+    /// conditions are differences.
     pub fn differences(&self, expected: &Expected) -> Vec<String> {
         let mut found = Vec::new();
         if self.state != expected.state {

@@ -1,5 +1,5 @@
-//! Pure: the documents whose commands the tests run, on real nodes or on an API server, in order, and the command
-//! blocks of a document.
+//! Pure: the documents whose commands the tests run, on real nodes or on an API server, in order,
+//! and the command blocks of a document.
 
 mod printed;
 
@@ -115,7 +115,8 @@ pub const FOR_ADMINS: [Typed; 19] = [
 /// The last document, which uninstalls the operator.
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
-/// The pages about queues of Kueue, those for admins before that for users. Their manifests are applied too.
+/// The pages about queues of Kueue, those for admins before that for users. Their manifests are
+/// applied too.
 pub const QUEUES: [Typed; 5] = [
     with_kueue("charts/ipu-operator/docs/kueue"),
     with_kueue("charts/ipu-operator/docs/kueue-teams"),
@@ -185,7 +186,8 @@ pub const ADMINS_ON_API_SERVER: [Typed; 24] = [
     on_api_server("charts/ipu-operator/docs/upgrade-crds"),
 ];
 
-/// The documents that uninstall the operator from an API server. What is left for the second one are other objects.
+/// The documents that uninstall the operator from an API server. What is left for the second one
+/// are other objects.
 pub const UNINSTALL_ON_API_SERVER: [Typed; 2] = [
     on_api_server("charts/ipu-operator/docs/uninstall-by-hand"),
     on_api_server("charts/ipu-operator/docs/uninstall"),

@@ -1,5 +1,5 @@
-//! Useless load on the operator's ports, as any Pod can create it. It runs in a separate process in the network of a
-//! Pod. Several Pods together create the whole load.
+//! Useless load on the operator's ports, as any Pod can create it. It runs in a separate process in
+//! the network of a Pod. Several Pods together create the whole load.
 
 mod attacks;
 pub mod delays;

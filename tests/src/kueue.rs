@@ -1,5 +1,5 @@
-//! The real Kueue: its chart's objects and its manager, as a process beside an API server that a test can
-//! kill and start again, or installed on the cluster with nodes.
+//! The real Kueue: its chart's objects and its manager, as a process beside an API server that a
+//! test can kill and start again, or installed on the cluster with nodes.
 
 mod chart;
 pub mod configuration;
@@ -107,8 +107,8 @@ pub enum KueueError {
     },
 }
 
-/// Kueue's manager beside an API server, with only the rights of its own account. When this is dropped,
-/// the manager is killed. Its logs remain if a test has failed.
+/// Kueue's manager beside an API server, with only the rights of its own account. When this is
+/// dropped, the manager is killed. Its logs remain if a test has failed.
 pub struct Kueue {
     // Fields drop in this order: the process ends before its folder is removed.
     supervisor: Option<Supervisor>,
@@ -221,8 +221,8 @@ impl Kueue {
         })
     }
 
-    /// Acts as the kubelet: writes the Secret of the webhooks into the folder in which the manager reads
-    /// it. Returns whether the Secret exists.
+    /// Acts as the kubelet: writes the Secret of the webhooks into the folder in which the manager
+    /// reads it. Returns whether the Secret exists.
     async fn mount_certificate(&self) -> bool {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
         let secret = secrets.get(CERTIFICATE).await.ok();
@@ -313,13 +313,14 @@ fn install(
     })
 }
 
-/// Waits until the account of the manager has its rights. If a manager is refused at its start, it waits for
-/// ever.
+/// Waits until the account of the manager has its rights. If a manager is refused at its start, it
+/// waits for ever.
 async fn once_allowed(kubeconfig: &Path) -> Result<(), KueueError> {
     let manager = kubeconfig::client(kubeconfig).await?;
     let secrets: Api<Secret> = Api::namespaced(manager, NAMESPACE);
     until("the rights of Kueue's account", READY, async || {
-        // The API server learns of the binding of a role with a delay, and forbids the request until then.
+        // The API server learns of the binding of a role with a delay, and forbids the request
+        // until then.
         Ok::<_, Infallible>(Seen::from(secrets.get(CERTIFICATE).await))
     })
     .await?;

@@ -193,7 +193,8 @@ fn pins() -> PathBuf {
     checkout().join("tests/tools")
 }
 
-/// The folder of the current contract. The folder above it has a folder for each version, which no tool reads.
+/// The folder of the current contract. The folder above it has a folder for each version, which no
+/// tool reads.
 fn contract() -> PathBuf {
     checkout().join("wit/0.2.0")
 }

@@ -1,5 +1,5 @@
-//! Pure: the pictures of the dashboard in the documents. One test draws them, and another compares them with the
-//! documents.
+//! Pure: the pictures of the dashboard in the documents. One test draws them, and another compares
+//! them with the documents.
 
 /// A picture of a view, in each colour scheme.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,5 @@
-//! Debian's Prometheus and promtool, pinned by `tests/tools/prometheus.lock` and kept in the cache folder.
+//! Debian's Prometheus and promtool, pinned by `tests/tools/prometheus.lock` and kept in the cache
+//! folder.
 
 use std::path::PathBuf;
 

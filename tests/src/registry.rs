@@ -1,5 +1,5 @@
-//! A real OCI registry, Debian's docker-registry, on loopback: with or without TLS, with or without a
-//! user.
+//! A real OCI registry, Debian's docker-registry, on loopback: with or without TLS, with or without
+//! a user.
 
 use std::{
     io,

@@ -1,5 +1,5 @@
-//! The contract: each item names its first version, released items do not change, and the operator recognises
-//! guests of other versions.
+//! The contract: each item names its first version, released items do not change, and the operator
+//! recognises guests of other versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -71,7 +71,8 @@ fn check_first_versions(contract: &str) {
     assert_eq!(items, gates);
 }
 
-/// The items of a contract without their comments, each with the interface or world that contains it.
+/// The items of a contract without their comments, each with the interface or world that contains
+/// it.
 fn items(contract: &str) -> BTreeSet<String> {
     let (resolve, package) = parsed(contract);
     let mut printer = WitPrinter::default();
@@ -200,8 +201,8 @@ async fn load(policies: &GuestHost, hook: Hook, component: Vec<u8>) -> Result<Gu
     policies.prepare(hook, component, config).await
 }
 
-/// A placement guest for the released contract, which chooses the last controller. It finds its name only if the
-/// request and the controllers have the released form.
+/// A placement guest for the released contract, which chooses the last controller. It finds its
+/// name only if the request and the controllers have the released form.
 fn released_placement() -> Vec<u8> {
     let released = released();
     let (resolve, package) = parsed(&released);

@@ -1,5 +1,6 @@
-//! The dependencies, by the rules of `deny.toml`: their licences, their sources, and crates that nobody may bring in.
-//! cargo-deny checks the same and more for a release (`make advisories`), and takes four minutes to build.
+//! The dependencies, by the rules of `deny.toml`: their licences, their sources, and crates that
+//! nobody may bring in. cargo-deny checks the same and more for a release (`make advisories`), and
+//! takes four minutes to build.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Checks the commands of the documents: each block has a mark of the table in tests/README.md, and a test runs each
-//! block that a test can run.
+//! Checks the commands of the documents: each block has a mark of the table in tests/README.md, and
+//! a test runs each block that a test can run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,8 +13,8 @@ use tests::documents::{
 
 use crate::sources::{documents, host_files, literals, repository};
 
-/// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them, including those
-/// within a list and those with other fences.
+/// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them,
+/// including those within a list and those with other fences.
 fn marks() -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for (path, text) in documents() {
@@ -37,8 +37,8 @@ fn is_of_commands(mark: &str) -> bool {
     first.is_some_and(|first| shells.contains(&first.to_lowercase().as_str()))
 }
 
-/// Documents with indented commands: those for contributors, most of them of the Makefile, and the generated page of
-/// the chart.
+/// Documents with indented commands: those for contributors, most of them of the Makefile, and the
+/// generated page of the chart.
 const INDENTED: [&str; 4] = [
     "CONTRIBUTING.md",
     "README.md",
@@ -46,8 +46,8 @@ const INDENTED: [&str; 4] = [
     "tests/README.md",
 ];
 
-/// Returns the lines of a text that no mark describes: commands after a prompt in a block that is not for a shell, and
-/// indented blocks if they are not allowed.
+/// Returns the lines of a text that no mark describes: commands after a prompt in a block that is
+/// not for a shell, and indented blocks if they are not allowed.
 fn unmarked(text: &str, may_indent: bool) -> Vec<String> {
     let mut found = Vec::new();
     // Whether the current block is indented. `None`: the text is in no block that is checked.
@@ -161,7 +161,8 @@ fn every_block_that_needs_a_registry_is_typed() {
     hold(&[PUBLISH_GUEST, VERIFY_RELEASE], &[REGISTRY]);
 }
 
-/// Phrases of examples of output that are no texts of the code: two with a name or a kind, and the text of a guest.
+/// Phrases of examples of output that are no texts of the code: two with a name or a kind, and the
+/// text of a guest.
 const OF_OTHERS: [&str; 3] = [
     "kubectl delete ipujob sweep",
     "pods in namespace",
@@ -219,11 +220,12 @@ fn an_example_of_output_has_the_phrases_of_the_code() {
 /// The maximum of words in the median page for users.
 const MEDIAN_WORDS: usize = 600;
 
-/// The maximum of words in any page for users: those of the median, and some for the rows of a table.
+/// The maximum of words in any page for users: those of the median, and some for the rows of a
+/// table.
 const MOST_WORDS: usize = 700;
 
-/// Pages with more words: the table of contents, the generated list of metrics, the guide to networks, and the contract
-/// with its list of interfaces.
+/// Pages with more words: the table of contents, the generated list of metrics, the guide to
+/// networks, and the contract with its list of interfaces.
 const LONGER: [&str; 4] = [
     "charts/ipu-operator/docs/README.md",
     "charts/ipu-operator/docs/metrics.md",

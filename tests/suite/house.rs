@@ -10,6 +10,9 @@ use crate::sources::{guest_packages, host_packages, repository, rust_files, test
 /// The maximum of lines in a file. Clippy checks functions (`too-many-lines-threshold`).
 const MOST_LINES: usize = 400;
 
+/// The maximum of characters in a line of a comment: rustfmt's maximum for code.
+const COMMENT_WIDTH: usize = 100;
+
 fn text(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
@@ -25,6 +28,33 @@ fn every_file_opens_with_its_purpose_and_has_at_most_400_lines() {
     assert!(
         bad.is_empty(),
         "no purpose, or over {MOST_LINES} lines: {bad:#?}"
+    );
+}
+
+/// Whether a line is a comment that could be narrower: no row of a table, and no text in backquotes
+/// that fills it.
+fn is_wide_comment(line: &str) -> bool {
+    let Some(comment) = line.trim_start().strip_prefix("//") else {
+        return false;
+    };
+    let words = comment.trim_start_matches(['/', '!']).trim_start();
+    let is_whole = words.starts_with('|') || words.starts_with('`');
+    line.chars().count() > COMMENT_WIDTH && !is_whole
+}
+
+#[test]
+fn comments_are_as_wide_as_code() {
+    let folders = ["host", "guests", "tests", "examples"].into_iter();
+    let files = folders.flat_map(rust_files).collect::<Vec<_>>();
+    let wide = files.iter().flat_map(|(path, text)| {
+        let lines = text.lines().enumerate();
+        let wide = lines.filter(|(_, line)| is_wide_comment(line));
+        wide.map(move |(index, _)| format!("{}:{}", path.display(), index + 1))
+    });
+    let wide: Vec<_> = wide.collect();
+    assert!(
+        wide.is_empty(),
+        "over {COMMENT_WIDTH} characters: {wide:#?}"
     );
 }
 
@@ -54,7 +84,8 @@ fn every_file_is_a_module_of_its_package() {
     assert!(undeclared.is_empty(), "no module: {undeclared:#?}");
 }
 
-/// The lints include the ban of unsafe code. Only the guest host, which loads compiled guests, allows it in a module.
+/// The lints include the ban of unsafe code. Only the guest host, which loads compiled guests,
+/// allows it in a module.
 #[test]
 fn every_package_inherits_the_lints_and_one_uses_wasmtime() {
     let packages = [host_packages(), test_packages(), guest_packages()].concat();
@@ -70,7 +101,8 @@ fn every_package_inherits_the_lints_and_one_uses_wasmtime() {
     }
 }
 
-/// Users build the image of the examples from the file. The cluster's image has the same packages, from a lock file.
+/// Users build the image of the examples from the file. The cluster's image has the same packages,
+/// from a lock file.
 #[test]
 fn dockerfile_of_open_mpi_installs_the_packages_of_the_clusters_image() {
     let file = text("examples/openmpi/Dockerfile");
@@ -79,7 +111,8 @@ fn dockerfile_of_open_mpi_installs_the_packages_of_the_clusters_image() {
     assert_eq!(packages.replace(' ', ","), openmpi::PACKAGES);
 }
 
-/// The packages of the operator that a manifest names, by their folders, without `text`, which all may use.
+/// The packages of the operator that a manifest names, by their folders, without `text`, which all
+/// may use.
 fn used(manifest: &str) -> BTreeSet<&str> {
     let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
     let dependencies = dependencies.split("\n[").next().unwrap_or_default().lines();

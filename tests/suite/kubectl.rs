@@ -1,6 +1,6 @@
-//! Compares the plugin of kubectl with the operator, because it does not depend on the operator's packages: the order
-//! of the queue, the advice about reasons, the states of IPU-hours, and the limits of texts. Also compares its commands
-//! with their document.
+//! Compares the plugin of kubectl with the operator, because it does not depend on the operator's
+//! packages: the order of the queue, the advice about reasons, the states of IPU-hours, and the
+//! limits of texts. Also compares its commands with their document.
 
 use std::collections::BTreeSet;
 use std::fs;

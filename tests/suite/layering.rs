@@ -1,4 +1,5 @@
-//! Checks the separation of pure files and shells, and that modules below one parent form no circle.
+//! Checks the separation of pure files and shells, and that modules below one parent form no
+//! circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -37,8 +38,8 @@ const IMPURE: [&str; 24] = [
     "wasmtime",
 ];
 
-/// Allowed values of these packages: events of a watch, contents of an error, and a time that a caller has read from
-/// the clock.
+/// Allowed values of these packages: events of a watch, contents of an error, and a time that a
+/// caller has read from the clock.
 const VALUES: [&str; 3] = [
     "kube::client::UpgradeConnectionError",
     "kube::runtime::watcher::Event",
@@ -153,8 +154,8 @@ fn modules(package: &str) -> Modules {
     shipped_files(package).into_iter().map(module).collect()
 }
 
-/// The siblings that each module names, itself or in a module below it. A name that the parent reexports from a sibling
-/// does not count.
+/// The siblings that each module names, itself or in a module below it. A name that the parent
+/// reexports from a sibling does not count.
 fn uses(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     let mut uses: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for (module, named) in modules {
@@ -180,7 +181,8 @@ fn uses(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
     uses
 }
 
-/// A path from the root of its package on. `None`: it leads to another package, or to a name of its file.
+/// A path from the root of its package on. `None`: it leads to another package, or to a name of its
+/// file.
 fn resolved(module: &[String], path: &str) -> Option<Vec<String>> {
     let mut found = match path.split_once("::")?.0 {
         "crate" => Vec::new(),

@@ -1,4 +1,5 @@
-//! Suites without external requirements: pure rules, generated files, in-process fakes of a protocol.
+//! Suites without external requirements: pure rules, generated files, in-process fakes of a
+//! protocol.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! The metrics of the processes, and their use in the chart's alerts, dashboard and runbook, checked with promtool.
+//! The metrics of the processes, and their use in the chart's alerts, dashboard and runbook,
+//! checked with promtool.
 
 mod hardware;
 mod reference;
@@ -92,8 +93,8 @@ fn asked_for(query: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Converts the metrics for `promtool check metrics`, which does not know OpenMetrics: suffixes of counters and
-/// infos are in the names of their families, and samples have no exemplars.
+/// Converts the metrics for `promtool check metrics`, which does not know OpenMetrics: suffixes of
+/// counters and infos are in the names of their families, and samples have no exemplars.
 fn for_promtool(open: &str) -> String {
     let mut lines = Vec::new();
     let mut help = "";

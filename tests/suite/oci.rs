@@ -73,7 +73,8 @@ fn at(
 /// The reply of a false registry.
 type Lie = Box<dyn Fn() -> Response + Send + Sync>;
 
-/// Cases of false registries: the requested version, the end of the path with the false reply, and a part of the error.
+/// Cases of false registries: the requested version, the end of the path with the false reply, and
+/// a part of the error.
 fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
     let blob = content.blob();
     let mut turned = content.component.clone();

@@ -1,4 +1,5 @@
-//! Compares the dashboard's pictures in the documents with those that a test draws, and with the files.
+//! Compares the dashboard's pictures in the documents with those that a test draws, and with the
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -64,7 +64,8 @@ impl Folder {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Runs a command. Returns its output, and its error with the causes as the program prints them.
+    /// Runs a command. Returns its output, and its error with the causes as the program prints
+    /// them.
     fn run(&self, line: &str) -> (String, Option<String>) {
         let folder = format!("{}/", self.0.path().display());
         let words = line.split(' ').map(|word| match word.strip_prefix("./") {
@@ -94,8 +95,8 @@ impl Folder {
         serde_json::from_str(&self.policy(line)).unwrap()
     }
 
-    /// Commands, each with its output and its error, without the digests, sizes and fuel of guests, which every change of
-    /// a guest changes.
+    /// Commands, each with its output and its error, without the digests, sizes and fuel of guests,
+    /// which every change of a guest changes.
     fn transcript(&self, lines: &[&str]) -> String {
         let changing = ["digest", "a  sha256", "b  sha256", "fuel: "];
         let mut transcript = String::new();

@@ -10,7 +10,8 @@ const PROGRAMS: [&str; 14] = [
     "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "npm", "rustc", "c++",
     "basenc", "rustup", "python3",
 ];
-/// The output of the fake `uname` and `id` on a suitable machine: `uname -s`, `uname -m` and `id -u`.
+/// The output of the fake `uname` and `id` on a suitable machine: `uname -s`, `uname -m` and
+/// `id -u`.
 const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 
 /// Runs the check on a machine with `programs`. `facts` is the output of `uname` and `id`.
@@ -36,8 +37,8 @@ fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]
         .unwrap()
 }
 
-/// Another process writes it: one that a test beside this one forks would inherit the open file, and Linux runs no file that
-/// is open for writing.
+/// Another process writes it: one that a test beside this one forks would inherit the open file,
+/// and Linux runs no file that is open for writing.
 fn make_program(path: &Path, script: &str) {
     let write = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod 755 "$1""#;
     let mut shell = Command::new("/bin/sh");

@@ -1,5 +1,5 @@
-//! Checks that the documents name all reasons of conditions and events, on which users build alerts, and all warnings of
-//! the logs.
+//! Checks that the documents name all reasons of conditions and events, on which users build
+//! alerts, and all warnings of the logs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use crate::sources::{host_packages, literals, pages_that_begin_with, repository,
 /// The pages of messages, which say what to do.
 const MESSAGES: &str = "messages";
 
-/// Words that are no reason of the operator: kinds, actions of events, types and states of conditions, and reasons of
-/// Kubernetes and Kueue.
+/// Words that are no reason of the operator: kinds, actions of events, types and states of
+/// conditions, and reasons of Kubernetes and Kueue.
 const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy Check ContainerCreating \
     Create Delete DisruptionTarget Drained Duplicate End Error Failure False FieldValueInvalid Fields IPUJob \
     InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NetworkAttachmentDefinition NoExecute NoSchedule Node NodeAffinity \
@@ -100,8 +100,8 @@ fn every_warning_of_the_logs_is_documented() {
     );
 }
 
-/// The sentences of `warn!` and `error!` before the tests of a file: the last literal of each. A literal that consists
-/// only of a cause has the sentence of the cause.
+/// The sentences of `warn!` and `error!` before the tests of a file: the last literal of each. A
+/// literal that consists only of a cause has the sentence of the cause.
 fn warnings(text: &str) -> Vec<String> {
     let shipped = text
         .split("#[cfg(test)]\nmod tests {")

@@ -1,5 +1,5 @@
-//! Compares CRDs and chart values with those of the previous release: the additions of an upgrade, and the losses of a
-//! rollback.
+//! Compares CRDs and chart values with those of the previous release: the additions of an upgrade,
+//! and the losses of a rollback.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -49,8 +49,8 @@ const WIDENED: [&str; 2] = [
     "/imagePullSecrets/items/required/[]",
 ];
 
-/// With the older CRDs, the API server drops fields that this version adds, so the page about upgrades names each of
-/// them. A rule or a required field could also reject existing objects.
+/// With the older CRDs, the API server drops fields that this version adds, so the page about
+/// upgrades names each of them. A rule or a required field could also reject existing objects.
 #[test]
 fn crds_keep_all_fields_of_the_previous_release() {
     let folder = fs::read_dir(texts().join("crds")).unwrap();
@@ -84,8 +84,8 @@ fn crds_keep_all_fields_of_the_previous_release() {
     );
 }
 
-/// Whether a fact is about the type of a quantity of a template. In 0.1.0 that was an integer or a text; now it is any
-/// number or a text of the same pattern.
+/// Whether a fact is about the type of a quantity of a template. In 0.1.0 that was an integer or a
+/// text; now it is any number or a text of the same pattern.
 fn is_of_quantity(fact: &str, here: &BTreeSet<String>) -> bool {
     const OF_TYPE: [&str; 7] = [
         "/anyOf/",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::sources::{documents, manifests, other_texts, repository, rust_files};
 
-/// Retired words and phrases, each line with what replaces them. Names consist of words: `is_crowded` and `IsCrowded`
-/// contain `crowded`.
+/// Retired words and phrases, each line with what replaces them. Names consist of words:
+/// `is_crowded` and `IsCrowded` contain `crowded`.
 const RETIRED: &str = "
 agenda, keeper, roster: event queue, supervisor, hook chain
 aftermath, episode, stillborn: sidecar state, failure, formation failed
@@ -51,7 +51,8 @@ session, sessions: interactive job
 the original: Graphcore's operator
 ";
 
-/// Phrases with a retired word that stay: terms of other programs and of the API, and those of the code of conduct.
+/// Phrases with a retired word that stay: terms of other programs and of the API, and those of the
+/// code of conduct.
 const ALLOWED: [&str; 7] = [
     "chap auth session",
     "credential helper",

@@ -1,5 +1,5 @@
-//! The table of rules for authors of jobs. Each row matches the validation guest, and each refusal of the guest has a
-//! row, or a line in the reference of the fields.
+//! The table of rules for authors of jobs. Each row matches the validation guest, and each refusal
+//! of the guest has a row, or a line in the reference of the fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,8 @@ use crate::sources::repository;
 /// The document.
 const DOCUMENT: &str = "examples/docs/fields.md";
 
-/// The guest's own table: a valid job, and changes of it with the violations and warnings they bring.
+/// The guest's own table: a valid job, and changes of it with the violations and warnings they
+/// bring.
 const CASES: &str = include_str!("../../guests/validation/src/rules/cases.json");
 
 /// Further cases, in the same form as the guest's.
@@ -23,8 +24,8 @@ const MORE: &str = r#"[
     "old": { "spec": { "launcher": null, "interactive": { "ttl": 60 } } } }
 ]"#;
 
-/// A row of the document: its field, its rule, and the names of its cases: first the refused ones, then those at the
-/// limit that are accepted.
+/// A row of the document: its field, its rule, and the names of its cases: first the refused ones,
+/// then those at the limit that are accepted.
 type Row = (
     &'static str,
     &'static str,

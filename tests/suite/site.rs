@@ -1,4 +1,5 @@
-//! The site of the documents has each page of the table of contents once, and no link that leads nowhere.
+//! The site of the documents has each page of the table of contents once, and no link that leads
+//! nowhere.
 
 use std::collections::BTreeSet;
 use std::fs;

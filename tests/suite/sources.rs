@@ -35,8 +35,8 @@ pub(crate) fn host_packages() -> Vec<String> {
     packages_of("host")
 }
 
-/// The folders of the packages of `tests`: the suites themselves, and the packages below it. The fuzz targets are a
-/// separate workspace.
+/// The folders of the packages of `tests`: the suites themselves, and the packages below it. The
+/// fuzz targets are a separate workspace.
 pub(crate) fn test_packages() -> Vec<String> {
     let mut packages = packages_of("tests");
     packages.retain(|package| package != "tests/fuzz");
@@ -68,7 +68,8 @@ pub(crate) fn host_files() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// Every Rust file of the `src` of a package, without the modules that are compiled only for tests, with its text.
+/// Every Rust file of the `src` of a package, without the modules that are compiled only for tests,
+/// with its text.
 pub(crate) fn shipped_files(package: &str) -> Vec<(PathBuf, String)> {
     let mut files = rust_files(&format!("{package}/src"));
     let modules = files.iter().flat_map(|(path, text)| {
@@ -98,7 +99,8 @@ pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")
 }
 
-/// Every manifest of the repository (YAML and templates of the chart) and the contract of guests, with its text.
+/// Every manifest of the repository (YAML and templates of the chart) and the contract of guests,
+/// with its text.
 pub(crate) fn manifests() -> Vec<(PathBuf, String)> {
     let extensions = ["tpl", "wit", "yaml", "yml"].into_iter();
     extensions
@@ -106,8 +108,8 @@ pub(crate) fn manifests() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The other texts of the project: the page of the dashboard, the notes of the chart, the manifests of packages and
-/// tools, the Makefile and the Dockerfile.
+/// The other texts of the project: the page of the dashboard, the notes of the chart, the manifests
+/// of packages and tools, the Makefile and the Dockerfile.
 pub(crate) fn other_texts() -> Vec<(PathBuf, String)> {
     let extensions = ["css", "html", "js", "toml", "txt"].into_iter();
     let mut found: Vec<_> = extensions
@@ -121,8 +123,9 @@ pub(crate) fn other_texts() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The paths of two or more names in the code of a Rust file, in imports as in expressions, types and macros, without
-/// the items that are compiled only for tests. A called method counts as `_::method`.
+/// The paths of two or more names in the code of a Rust file, in imports as in expressions, types
+/// and macros, without the items that are compiled only for tests. A called method counts as
+/// `_::method`.
 pub(crate) fn paths(text: &str) -> Vec<String> {
     let mut words = words(text);
     words.retain(|word| word.contains("::") && !word.contains('"'));
@@ -144,7 +147,8 @@ fn words(text: &str) -> Vec<String> {
     found
 }
 
-/// Collects the words of a sequence of tokens. In a group of an import, each path begins with the path of the group.
+/// Collects the words of a sequence of tokens. In a group of an import, each path begins with the
+/// path of the group.
 fn collect_words(start: &str, tokens: TokenStream, found: &mut Vec<String>) {
     let mut path = start.to_owned();
     let mut tokens = tokens.into_iter();
@@ -198,8 +202,8 @@ fn ends_item(token: &TokenTree) -> bool {
     }
 }
 
-/// Every file below a folder with this extension, with its text, without build output and the texts of an earlier
-/// release.
+/// Every file below a folder with this extension, with its text, without build output and the texts
+/// of an earlier release.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(folder, extension, &mut found);

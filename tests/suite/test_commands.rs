@@ -1,5 +1,6 @@
-//! Checks the commands that run tests, in the documents and the Makefile: each program is run, and each word that selects
-//! tests occurs in their names, because cargo's test runner succeeds if a word matches no test.
+//! Checks the commands that run tests, in the documents and the Makefile: each program is run, and
+//! each word that selects tests occurs in their names, because cargo's test runner succeeds if a
+//! word matches no test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +9,8 @@ use std::process::Command;
 
 use crate::sources::{documents, host_packages, repository, rust_files};
 
-/// Names of the test programs: files of `tests` in packages of `host`, and folders of `tests` with a `main.rs`.
+/// Names of the test programs: files of `tests` in packages of `host`, and folders of `tests` with
+/// a `main.rs`.
 fn programs() -> BTreeSet<String> {
     let entries = |folder: String| -> Vec<PathBuf> {
         let entries = fs::read_dir(repository().join(folder))
@@ -44,7 +46,8 @@ fn selected(command: &str) -> (Vec<&str>, Vec<&str>) {
     (programs, filters)
 }
 
-/// Names of the modules and functions of a file, and its strings, because e2e names its tests in a list.
+/// Names of the modules and functions of a file, and its strings, because e2e names its tests in a
+/// list.
 fn names((path, text): (PathBuf, String)) -> Vec<String> {
     let path = path.with_extension("");
     let modules = path.iter().map(|part| part.to_string_lossy().into_owned());

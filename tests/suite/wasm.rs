@@ -1,5 +1,5 @@
-//! Policies as real components: the same answers as the native code, limits that hold, and replacements without failed
-//! calls.
+//! Policies as real components: the same answers as the native code, limits that hold, and
+//! replacements without failed calls.
 
 mod conditions;
 pub(crate) mod examples;

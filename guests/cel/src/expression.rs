@@ -49,8 +49,8 @@ pub enum Kind {
 }
 
 impl Expression {
-    /// Compiles an expression of this type. `variables` are the names that the settings declare before it. The error is
-    /// the rest of a sentence about the field of the expression.
+    /// Compiles an expression of this type. `variables` are the names that the settings declare
+    /// before it. The error is the rest of a sentence about the field of the expression.
     pub fn compile(source: &str, kind: Kind, variables: &[&str]) -> Result<Self, String> {
         check_size(source)?;
         let quoted = quoted(source);
@@ -147,8 +147,8 @@ fn of(value: &Value) -> ValueType {
     value.type_of()
 }
 
-/// The parser and the evaluator recurse, so what nests is counted before. Characters in texts count too: an admin can
-/// split an expression that is refused for them.
+/// The parser and the evaluator recurse, so what nests is counted before. Characters in texts count
+/// too: an admin can split an expression that is refused for them.
 fn check_size(source: &str) -> Result<(), String> {
     if source.len() > LENGTH {
         return Err(format!(

@@ -1,5 +1,5 @@
-//! The CEL guest: reports the validations of the admin's settings, in the Common Expression Language, that an IPUJob
-//! fails.
+//! The CEL guest: reports the validations of the admin's settings, in the Common Expression
+//! Language, that an IPUJob fails.
 #![deny(unsafe_code)]
 
 pub mod expression;

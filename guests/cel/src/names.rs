@@ -1,7 +1,7 @@
 //! Pure: checks the names in an expression, and replaces operators by those of `semantics`.
 //!
-//! The library resolves names only when it evaluates an expression, and panics on constructs that it does not know. So
-//! both are refused with the settings.
+//! The library resolves names only when it evaluates an expression, and panics on constructs that
+//! it does not know. So both are refused with the settings.
 
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, SelectExpr};
@@ -19,7 +19,8 @@ pub(crate) const NAMESPACE_OBJECT: &str = "namespaceObject";
 /// The variables in the settings.
 pub(crate) const VARIABLES: &str = "variables";
 
-/// Functions, and the lowest and highest number of their arguments. The text before the dot is an argument.
+/// Functions, and the lowest and highest number of their arguments. The text before the dot is an
+/// argument.
 const FUNCTIONS: [(&str, usize, usize); 12] = [
     ("bytes", 1, 1),
     ("contains", 2, 2),
@@ -59,8 +60,8 @@ const FIXED: [(&[&str], &[&str]); 4] = [
     (&[NAMESPACE_OBJECT, "metadata"], &["name", "labels"]),
 ];
 
-/// Checks and prepares a parsed expression. `variables` are the names that the settings declare before it. The error is
-/// the rest of a sentence about the expression.
+/// Checks and prepares a parsed expression. `variables` are the names that the settings declare
+/// before it. The error is the rest of a sentence about the expression.
 pub(crate) fn prepare(expression: &mut IdedExpr, variables: &[&str]) -> Result<(), String> {
     let mut scope = Scope {
         variables,
@@ -132,8 +133,8 @@ impl Scope<'_> {
         ))
     }
 
-    /// Whether it reads a variable of the settings. Such a variable always has a value, or the expression fails: nothing
-    /// else than its value can be used.
+    /// Whether it reads a variable of the settings. Such a variable always has a value, or the
+    /// expression fails: nothing else than its value can be used.
     fn is_of_settings(&self, select: &SelectExpr) -> bool {
         !select.test
             && !self.variables.is_empty()
@@ -260,7 +261,8 @@ mod tests {
 
     use super::*;
 
-    /// The library has each function of the list, so that no expression of accepted settings names a missing one.
+    /// The library has each function of the list, so that no expression of accepted settings names
+    /// a missing one.
     #[test]
     fn every_listed_function_exists() {
         let context = semantics::context();

@@ -69,7 +69,8 @@ impl Request {
     }
 }
 
-/// Converts JSON as Kubernetes does: a whole number is an `int`, whereas the library makes a `uint` of it.
+/// Converts JSON as Kubernetes does: a whole number is an `int`, whereas the library makes a `uint`
+/// of it.
 fn to_cel(value: &Value) -> CelValue {
     match value {
         Value::Null => CelValue::Null,

@@ -1,8 +1,9 @@
-//! Pure: operators that this version of the library evaluates differently from CEL and from the operator's match
-//! conditions: a missing key is an error, `in` searches no text, and only lists and maps have elements.
+//! Pure: operators that this version of the library evaluates differently from CEL and from the
+//! operator's match conditions: a missing key is an error, `in` searches no text, and only lists
+//! and maps have elements.
 //!
-//! Guests are compiled with Rust 1.85, and the library of the operator needs 1.86. With a newer compiler, this file and
-//! the calls of it in `names` are not needed.
+//! Guests are compiled with Rust 1.85, and the library of the operator needs 1.86. With a newer
+//! compiler, this file and the calls of it in `names` are not needed.
 
 use cel::common::ast::{CallExpr, Expr, SelectExpr, operators};
 use cel::common::value::CelVal;

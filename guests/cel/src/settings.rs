@@ -55,8 +55,9 @@ pub struct Validation {
 }
 
 impl Settings {
-    /// Reads settings such as `{"validations": [{"expression": "object.spec.jobInstances < 5"}]}`, and compiles their
-    /// expressions. `{}` has no rules, and admits each object. The error names the field, the value and the rule.
+    /// Reads settings such as `{"validations": [{"expression": "object.spec.jobInstances < 5"}]}`,
+    /// and compiles their expressions. `{}` has no rules, and admits each object. The error names
+    /// the field, the value and the rule.
     pub fn parse(json: &str) -> Result<Self, String> {
         let value = settings::parse(json)?;
         let settings = fields(&value, "the settings", &["variables", "validations"])?;

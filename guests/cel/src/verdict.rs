@@ -13,13 +13,13 @@ use crate::request::Request;
 use crate::semantics;
 use crate::settings::{Settings, Validation};
 
-/// Longest message that an expression makes, in bytes. An object could otherwise make the answer so large that the host
-/// refuses it, and `onError` would decide.
+/// Longest message that an expression makes, in bytes. An object could otherwise make the answer so
+/// large that the host refuses it, and `onError` would decide.
 const MADE: usize = 1024;
 
-/// Returns a violation for each validation that is not true. An expression that cannot be evaluated refuses the object,
-/// as a ValidatingAdmissionPolicy with `failurePolicy: Fail` does: a tenant could otherwise evade the rule with an object
-/// for which it fails.
+/// Returns a violation for each validation that is not true. An expression that cannot be evaluated
+/// refuses the object, as a ValidatingAdmissionPolicy with `failurePolicy: Fail` does: a tenant
+/// could otherwise evade the rule with an object for which it fails.
 pub fn violations(settings: &Settings, request: &Request) -> Vec<Violation> {
     let evaluator = Evaluator::new(settings, request);
     let validations = settings.validations.iter().enumerate();

@@ -1,7 +1,9 @@
-//! Pure: gives the workers of a job a network of the release: its interface, its RDMA device, and the right to pin memory.
+//! Pure: gives the workers of a job a network of the release: its interface, its RDMA device, and
+//! the right to pin memory.
 //!
-//! The template gets an annotation that names the network, so that an update of the job keeps it, and the operator knows
-//! that the launcher gets no second interface. A template with networks of its own stays as its user wrote it.
+//! The template gets an annotation that names the network, so that an update of the job keeps it,
+//! and the operator knows that the launcher gets no second interface. A template with networks of
+//! its own stays as its user wrote it.
 
 mod settings;
 #[cfg(test)]
@@ -12,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 pub use self::settings::{Preset, Settings};
 
-/// Annotation on an IPUJob: the network of its workers. The guest writes it into the template that it has completed.
+/// Annotation on an IPUJob: the network of its workers. The guest writes it into the template that
+/// it has completed.
 pub const NETWORK_ANNOTATION: &str = "graphcore.ai/network";
 
 /// Annotation of a Pod: the NetworkAttachmentDefinitions from which Multus makes interfaces.
@@ -24,7 +27,8 @@ pub const NONE: &str = "none";
 /// The capability to pin memory, which RDMA does.
 const IPC_LOCK: &str = "IPC_LOCK";
 
-/// Completes the template of an IPUJob, if its workers use a network of the release. `old` is the job before an update.
+/// Completes the template of an IPUJob, if its workers use a network of the release. `old` is the
+/// job before an update.
 ///
 /// The error refuses the job.
 pub fn apply(
@@ -55,8 +59,8 @@ pub fn apply(
     Ok(object)
 }
 
-/// Returns the name of the network that the template needs. A template that exists gets none, because that would change
-/// the Pods of a running job.
+/// Returns the name of the network that the template needs. A template that exists gets none,
+/// because that would change the Pods of a running job.
 fn wanted(object: &Value, old: Option<&Value>, settings: &Settings) -> Option<String> {
     let named = match old.map(|old| old.pointer("/spec/workers/template")) {
         Some(template) => template.and_then(|template| annotation(template, NETWORK_ANNOTATION)),

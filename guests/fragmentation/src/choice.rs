@@ -1,9 +1,10 @@
 //! Pure: the choice of the controller on which a partition splits the smallest free block.
 //!
-//! A partition takes a block of its size. If it has to split a larger free block, each size between both loses one
-//! partition, and no other size loses anything. So the smallest block is the best one for every mix of sizes, and the
-//! choice needs neither the sizes of the waiting requests nor a forecast. Among equal blocks, the fullest controller is
-//! taken: the emptiest ones are the first that can serve a large request.
+//! A partition takes a block of its size. If it has to split a larger free block, each size between
+//! both loses one partition, and no other size loses anything. So the smallest block is the best
+//! one for every mix of sizes, and the choice needs neither the sizes of the waiting requests nor a
+//! forecast. Among equal blocks, the fullest controller is taken: the emptiest ones are the first
+//! that can serve a large request.
 
 #[cfg(test)]
 mod table;
@@ -11,9 +12,9 @@ mod table;
 use guest_sdk::placement::{Blocker, Requirements, Skipped};
 use guest_sdk::placer::{Attempt, Controller, Decision};
 
-/// Answers the controller whose smallest sufficient block is the smallest of all; the fullest of several, and the first
-/// of equally full ones. Without one, the request waits as long as a controller could serve it later, and is rejected
-/// when none ever can.
+/// Answers the controller whose smallest sufficient block is the smallest of all; the fullest of
+/// several, and the first of equally full ones. Without one, the request waits as long as a
+/// controller could serve it later, and is rejected when none ever can.
 pub fn choose(
     requirements: Requirements<'_>,
     controllers: &[Controller],
@@ -37,8 +38,8 @@ pub fn choose(
     }
 }
 
-/// The block that the partition would split, and the free IPUs. Without any block that is large enough, the largest
-/// free partition counts.
+/// The block that the partition would split, and the free IPUs. Without any block that is large
+/// enough, the largest free partition counts.
 fn rank(ipus: u32, controller: &Controller) -> (u32, u32) {
     let blocks = controller.free_blocks.iter().map(|block| block.ipus);
     let smallest = blocks.filter(|block| *block >= ipus).min();

@@ -1,5 +1,5 @@
-//! The fragmentation-aware policy: decides on which V-IPU controller a partition is made so that large blocks of IPUs
-//! stay together.
+//! The fragmentation-aware policy: decides on which V-IPU controller a partition is made so that
+//! large blocks of IPUs stay together.
 #![deny(unsafe_code)]
 
 pub mod choice;

@@ -1,5 +1,5 @@
-//! Pure: inputs for tests, and the comparison of answers with a table of cases in JSON. A case has a violation as a pair
-//! of the field and a part of the message, and a warning as a part of it.
+//! Pure: inputs for tests, and the comparison of answers with a table of cases in JSON. A case has
+//! a violation as a pair of the field and a part of the message, and a warning as a part of it.
 
 use serde_json::Value;
 
@@ -9,7 +9,8 @@ use crate::types::Violation;
 /// Longest warning that the contract allows, in bytes.
 const WARNING_MAX: usize = 255;
 
-/// Returns a reachable controller, whose nodes are labelled `vipu=<name>`, and whose free IPUs are all together.
+/// Returns a reachable controller, whose nodes are labelled `vipu=<name>`, and whose free IPUs are
+/// all together.
 pub fn controller(name: &str, total_ipus: u32, used_ipus: u32) -> Controller {
     Controller {
         name: name.to_owned(),

@@ -1,7 +1,8 @@
-//! What the guests of this repository share: the bindings of the contract, and the parts that their decisions repeat.
+//! What the guests of this repository share: the bindings of the contract, and the parts that their
+//! decisions repeat.
 //!
-//! A guest implements the trait `Guest` of its world ([`defaulter`], [`validator`] or [`placer`]) for a type, and exports
-//! this type by [`export!`].
+//! A guest implements the trait `Guest` of its world ([`defaulter`], [`validator`] or [`placer`])
+//! for a type, and exports this type by [`export!`].
 #![deny(unsafe_code)]
 
 #[allow(
@@ -28,7 +29,8 @@ pub use bindings::validation::exports::ipu::policy::validator;
 
 /// Exports a component of a world, as in `guest_sdk::export!(Component in placement)`.
 ///
-/// The generated functions need unsafe code, which a guest allows nowhere else. Only WebAssembly can link their names.
+/// The generated functions need unsafe code, which a guest allows nowhere else. Only WebAssembly
+/// can link their names.
 #[macro_export]
 macro_rules! export {
     ($component:ident in $world:ident) => {

@@ -1,4 +1,5 @@
-//! Pure: why a placement guest passes controllers over. `kubectl ipu why` knows the words of the reasons.
+//! Pure: why a placement guest passes controllers over. `kubectl ipu why` knows the words of the
+//! reasons.
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,8 @@ impl<'a> From<&'a Request> for Requirements<'a> {
     }
 }
 
-/// Reason to pass a controller over. The order in which a guest looks for reasons is part of its decision: the first one
-/// says whether the request can wait for the controller.
+/// Reason to pass a controller over. The order in which a guest looks for reasons is part of its
+/// decision: the first one says whether the request can wait for the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
     /// It could never serve the request.
@@ -132,8 +133,8 @@ impl Skipped {
         self.passed_over.push(PassedOver { controller, reason });
     }
 
-    /// Returns the decision if these are all controllers: the request waits if one of them may serve it later, or if
-    /// there is none at all, and is rejected otherwise.
+    /// Returns the decision if these are all controllers: the request waits if one of them may
+    /// serve it later, or if there is none at all, and is rejected otherwise.
     pub fn decision(self, requirements: Requirements<'_>) -> Decision {
         if self.can_wait || self.passed_over.is_empty() {
             return Decision::Wait(self.passed_over);

@@ -1,6 +1,7 @@
 //! Pure: the admin's settings, which several guests may share.
 //!
-//! The functions are inlined: otherwise the code that parses and drops JSON would be in a guest twice, once for each crate.
+//! The functions are inlined: otherwise the code that parses and drops JSON would be in a guest
+//! twice, once for each crate.
 
 use serde_json::Value;
 

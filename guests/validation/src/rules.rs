@@ -53,8 +53,8 @@ impl Verdict {
     }
 }
 
-/// Returns all violations of `object`, an IPUJob after defaulting. `old` is the object before an update. It takes any
-/// JSON: an object that is no IPUJob violates rules too.
+/// Returns all violations of `object`, an IPUJob after defaulting. `old` is the object before an
+/// update. It takes any JSON: an object that is no IPUJob violates rules too.
 ///
 /// The admin's limit is for the start: a job that became too large by a stricter one can still be
 /// changed, but neither resumed nor scaled up.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::request::AdmissionRequest;
 
-/// Time after which a client repeats a request, in seconds. Clients of Kubernetes do so by themselves, some times.
+/// Time after which a client repeats a request, in seconds. Clients of Kubernetes do so by
+/// themselves, some times.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
 /// The answer to one request.
@@ -39,7 +40,8 @@ pub enum Decision {
     Failed(String),
     /// The operator is too busy to decide, and the same request can succeed later (429).
     Busy(String),
-    /// A new policy that decides about it is not active yet, and the same request can succeed later (429).
+    /// A new policy that decides about it is not active yet, and the same request can succeed later
+    /// (429).
     Waiting(String),
 }
 

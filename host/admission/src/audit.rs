@@ -1,4 +1,5 @@
-//! Pure: an audit of existing objects: each as the request that would create it again, and what a guest decides about it.
+//! Pure: an audit of existing objects: each as the request that would create it again, and what a
+//! guest decides about it.
 
 mod outcome;
 mod review;

@@ -1,8 +1,10 @@
-//! Identifies the API server among the callers of the webhooks: only its reviews count for rollbacks and promotions.
+//! Identifies the API server among the callers of the webhooks: only its reviews count for
+//! rollbacks and promotions.
 //!
-//! If callers need a certificate, all of them are the API server. Otherwise anyone who reaches the port can send a
-//! review. Then an address belongs to the API server once it has sent the review of an IPUJob that exists afterwards:
-//! without read access no other client knows the UID of an IPUJob.
+//! If callers need a certificate, all of them are the API server. Otherwise anyone who reaches the
+//! port can send a review. Then an address belongs to the API server once it has sent the review of
+//! an IPUJob that exists afterwards: without read access no other client knows the UID of an
+//! IPUJob.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Runs the chain of a webhook for one request: calls its policies in order, and merges their answers.
+//! Runs the chain of a webhook for one request: calls its policies in order, merges their answers.
 
 mod awaited;
 mod shadows;
@@ -27,8 +27,8 @@ use super::request::AdmissionRequest;
 use super::shared_partition::{SizeTrial, with_size};
 use super::{existing, failure, mutate, validate};
 
-/// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
-/// late policy is better than none.
+/// Timeout of all policies of one request together. The API server waits for ten seconds, and an
+/// answer that names the late policy is better than none.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The run of a chain for one request.
@@ -51,7 +51,7 @@ pub struct ChainRun<'a> {
 }
 
 impl<'a> ChainRun<'a> {
-    /// Starts the run and its timeout. `admission` is what the guests see of the request, beside the object.
+    /// Starts the run and its timeout. `admission` is what the guests see beside the object.
     pub fn new(
         active: &'a ActivePolicies,
         request: &'a AdmissionRequest,
@@ -86,7 +86,7 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Sets whether the API server sent the request, so that it can count for rollbacks and promotions.
+    /// Sets whether the API server sent it, so that it can count for rollbacks and promotions.
     #[must_use]
     pub fn trusted(self, is_trusted: bool) -> Self {
         Self { is_trusted, ..self }
@@ -161,7 +161,7 @@ impl<'a> ChainRun<'a> {
         answer
     }
 
-    /// Returns the answer of the validating webhook: the violations of all policies that the object had not had before.
+    /// Returns the answer of the validating webhook: the new violations of all policies.
     pub async fn run_validation(&self) -> Answer {
         let chain = self.active.chain(Hook::Validation);
         let (mut answer, mut verdict, failed) = self.verdict(&chain).await;
@@ -174,7 +174,7 @@ impl<'a> ChainRun<'a> {
             verdict.warnings.extend(older.iter().map(existing::warning));
         }
         (answer.decision, answer.warnings) = validate::decision(verdict);
-        // Violations take precedence over policies that are not active yet, and these over failures of guests.
+        // Violations come before policies that are not active yet, and these before failed guests.
         if answer.decision == Decision::Allowed
             && let Some(refusal) = self.awaited(&chain).await.or(failed)
         {
@@ -236,8 +236,8 @@ impl<'a> ChainRun<'a> {
         (answer, all, failed)
     }
 
-    /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no policy matches, or if
-    /// the guest fails and `onError` ignores it.
+    /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no
+    /// policy matches, or if the guest fails and `onError` ignores it.
     async fn call_stage<T>(
         &self,
         stage: &[BoundPolicy],
@@ -287,8 +287,8 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Applies `onError` to a policy whose guest gave no usable answer. A process that is too busy ignores no validation
-    /// policy: who overloads it would open the rules.
+    /// Applies `onError` to a policy whose guest gave no usable answer. A process that is too busy
+    /// ignores no validation policy: who overloads it would open the rules.
     fn on_error<T>(
         &self,
         policy: &BoundPolicy,
@@ -322,8 +322,8 @@ impl<'a> ChainRun<'a> {
         Ok(None)
     }
 
-    /// Returns who caused the request, if it counts for rollbacks and promotions. Anyone can request a dry run, at any
-    /// rate.
+    /// Returns who caused the request, if it counts for rollbacks and promotions. Anyone can
+    /// request a dry run, at any rate.
     fn counts_for(&self) -> Option<Requester<'_>> {
         let counts = self.is_trusted && !self.admission.dry_run;
         counts.then(|| Requester {

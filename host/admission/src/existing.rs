@@ -1,5 +1,6 @@
-//! Pure: which violations an object had before its update. A rule that is newer than an object must not keep its users from
-//! labelling, shrinking or mending it, so these do not deny the update, unless it starts more of the job.
+//! Pure: which violations an object had before its update. A rule that is newer than an object must
+//! not keep its users from labelling, shrinking or mending it, so these do not deny the update,
+//! unless it starts more of the job.
 
 use std::mem;
 
@@ -8,8 +9,9 @@ use serde_json::Value;
 
 use super::request::AdmissionRequest;
 
-/// Returns the same request as if it changed nothing: what guests report on it was there before. `None`: nothing was
-/// there, or every rule counts, because the update starts a job or makes it larger.
+/// Returns the same request as if it changed nothing: what guests report on it was there before.
+/// `None`: nothing was there, or every rule counts, because the update starts a job or makes it
+/// larger.
 pub fn unchanged(request: &AdmissionRequest) -> Option<AdmissionRequest> {
     let old = request.old_object.as_ref()?;
     if starts(&request.object["spec"], &old["spec"]) {
@@ -18,7 +20,8 @@ pub fn unchanged(request: &AdmissionRequest) -> Option<AdmissionRequest> {
     Some(request.about(old.clone(), Some(old.clone())))
 }
 
-/// Takes those violations out that `earlier` has too, where the update leaves the value as it was. Returns them.
+/// Takes those violations out that `earlier` has too, where the update leaves the value as it was.
+/// Returns them.
 pub fn forgive(
     violations: &mut Vec<Violation>,
     earlier: &[Violation],
@@ -42,7 +45,8 @@ pub fn warning(older: &Violation) -> String {
     )
 }
 
-/// Whether a change starts a job, or more of it: it is resumed, gets more instances, or another size.
+/// Whether a change starts a job, or more of it: it is resumed, gets more instances, or another
+/// size.
 fn starts(spec: &Value, old: &Value) -> bool {
     let is_suspended = |spec: &Value| spec["suspend"] == Value::Bool(true);
     let grows = match (spec["jobInstances"].as_i64(), old["jobInstances"].as_i64()) {
@@ -55,8 +59,9 @@ fn starts(spec: &Value, old: &Value) -> bool {
     (is_suspended(old) && !is_suspended(spec)) || grows || is_resized
 }
 
-/// Whether the value at the field of a violation has changed. The text is a guest's. Of a text that names no single field,
-/// the part before counts. A map of labels or annotations contains keys that no rule is about.
+/// Whether the value at the field of a violation has changed. The text is a guest's. Of a text that
+/// names no single field, the part before counts. A map of labels or annotations contains keys that
+/// no rule is about.
 fn has_changed(field: &str, object: &Value, old: &Value) -> bool {
     let (mut new, mut old) = (Some(object), Some(old));
     for segment in segments(field) {

@@ -4,7 +4,8 @@ use ipu_text::explain;
 
 use ipu_guest_host::GuestError;
 
-/// Formats the message about a failure of `subject`, a guest. It states that the object is not the cause.
+/// Formats the message about a failure of `subject`, a guest. It states that the object is not the
+/// cause.
 pub fn message(subject: &str, error: &GuestError) -> String {
     format!(
         "{subject} gave no usable answer: {}. The object is not the cause. Try again; if it fails again, ask an admin \

@@ -1,5 +1,5 @@
-//! Reads webhook calls within limits: bytes of bodies, memory of parsed requests, and concurrent requests, in total and for
-//! each address.
+//! Reads webhook calls within limits: bytes of bodies, memory of parsed requests, and concurrent
+//! requests, in total and for each address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use tracing::{debug, warn};
 
 use super::request::{self, AdmissionRequest, RequestError, Reviewed};
 
-/// Size limit of a body, in bytes. The API server accepts objects of up to 3 MiB, and an update has two.
+/// Size limit of a body, in bytes. The API server accepts objects of 3 MiB; an update has two.
 pub const BODY_LIMIT: usize = 8 << 20;
 
-/// Most requests that wait for one kind of capacity. Together with the running requests they are fewer than the connections
-/// of the port, so that a new connection always finds an idle one that it can preempt.
+/// Most requests that wait for one kind of capacity. Together with the running requests they are
+/// fewer than the connections of the port, so that a new one always finds an idle one to preempt.
 const QUEUE: usize = 256;
 
 /// Bytes of all bodies that arrive or wait for memory.
@@ -132,8 +132,8 @@ impl Caller<'_> {
         acquired.map_err(|full| self.intake.busy(full))
     }
 
-    /// Reads and measures the body, and acquires the memory for parsing it. While the body arrives and waits for memory,
-    /// its permit can be preempted.
+    /// Reads and measures the body, and acquires the memory for parsing it. While the body arrives
+    /// and waits for memory, its permit can be preempted.
     async fn measured(
         &self,
         body: Body,
@@ -156,7 +156,7 @@ impl Caller<'_> {
         Ok((measured, memory))
     }
 
-    /// Acquires the memory for a request whose text has this length, and takes `tree` bytes when it is parsed.
+    /// Acquires the memory for a request of this length, which takes `tree` bytes once parsed.
     async fn memory(&self, tree: usize, length: usize) -> Result<Permit, Refusal> {
         let memory = TREES * tree + TEXTS * length + LEAST;
         let semaphore = match memory {

@@ -1,12 +1,15 @@
 //! The webhooks of IPUJobs and of Pods that request IPUs: guests set defaults and check rules.
 //!
 //! Entry points:
-//! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits the requests.
-//! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`],
-//!   [`validate`] and [`existing`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the
-//!   same policies, and [`scale`] a change of the number of instances. [`RecreatedPod`] shows an existing one for an audit.
+//! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits
+//!   the requests.
+//! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their
+//!   order, [`mutate`], [`patch`], [`validate`] and [`existing`] turn their answers into a verdict,
+//!   and [`answer`] formats it. `pods` shows a Pod to the same policies, and [`scale`] a change of
+//!   the number of instances. [`RecreatedPod`] shows an existing one for an audit.
 //!   [`shared_partition`] has the rules that apply to no Pod that shares a partition.
-//! - [`audit`] reviews objects that exist, for `ipu-operator policy audit` and for policies in mode Shadow.
+//! - [`audit`] reviews objects that exist, for `ipu-operator policy audit` and for policies in mode
+//!   Shadow.
 //! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
 //! All but `server`, `intake`, `chain_run`, `pod_trial`, `scale` and `pods` itself are pure.

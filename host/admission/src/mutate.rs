@@ -1,5 +1,6 @@
-//! Pure: the answer of the mutating webhook. A defaulting guest may change only spec, labels and annotations, and on an
-//! update only the fields that the user changes. `new_job` adds what the operator itself sets.
+//! Pure: the answer of the mutating webhook. A defaulting guest may change only spec, labels and
+//! annotations, and on an update only the fields that the user changes. `new_job` adds what the
+//! operator itself sets.
 
 pub mod new_job;
 
@@ -99,12 +100,13 @@ struct Difference {
     is_untouched: bool,
     /// The guest changed the path.
     is_changed: bool,
-    /// The first path below that the guest changed and the user did not, from the last key to the first. An addition to
-    /// an existing map does not count, except in the Pod template.
+    /// The first path below that the guest changed and the user did not, from the last key to the
+    /// first. An addition to an existing map does not count, except in the Pod template.
     overwritten: Option<Vec<String>>,
 }
 
-/// Compares one path. `template` has the keys from it to the Pod template: empty inside the template, `None` outside.
+/// Compares one path. `template` has the keys from it to the Pod template: empty inside the
+/// template, `None` outside.
 fn compare(template: Option<&[&str]>, old: &Value, object: &Value, new: &Value) -> Difference {
     match (old, object, new) {
         (Value::Object(old), Value::Object(object), Value::Object(new)) => {

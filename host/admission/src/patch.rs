@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use ipu_runtime::json_difference;
 
-/// Size limit of all operations without their values, in bytes. Each operation repeats its path, and a guest can change
-/// many places below a long key.
+/// Size limit of all operations without their values, in bytes. Each operation repeats its path,
+/// and a guest can change many places below a long key.
 const OPERATIONS_LIMIT: usize = 1 << 20;
 
 /// Size of an operation without its path and its value, in bytes.
@@ -22,8 +22,8 @@ const ALLOWED_PATHS: [&[&str]; 3] = [
     &["metadata", "annotations"],
 ];
 
-/// Returns the changes between two objects that differ only in the allowed paths. If there are too many changes, each
-/// changed path is replaced as a whole.
+/// Returns the changes between two objects that differ only in the allowed paths. If there are too
+/// many changes, each changed path is replaced as a whole.
 pub fn between(original: &Value, defaulted: &Value) -> Patch {
     if is_small(original, defaulted) {
         diff(original, defaulted)

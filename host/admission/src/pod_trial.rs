@@ -1,7 +1,9 @@
-//! Tries the Pods of an admitted IPUJob by a dry run, and warns of each that the API server refuses now.
+//! Tries the Pods of an admitted IPUJob by a dry run, and warns of each that the API server refuses
+//! now.
 //!
-//! Pod Security, quotas, limit ranges, and policies and webhooks of others decide about Pods, not about IPUJobs. Without the
-//! warning, a user learns of the refusal only from the status of the job.
+//! Pod Security, quotas, limit ranges, and policies and webhooks of others decide about Pods, not
+//! about IPUJobs. Without the warning, a user learns of the refusal only from the status of the
+//! job.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +28,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which an API server waits that does not say so: the default of Kubernetes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Rate limit of trials, each of one or two requests. In a flood of jobs, further jobs get no warning.
+/// Rate limit of trials, each of one or two requests. In a flood of jobs, further jobs get no
+/// warning.
 const RATE: Rate = Rate::new(number(5), number(20));
 
 /// Longest reason that is shown, in bytes.
@@ -78,8 +81,9 @@ impl PodTrial {
         })))
     }
 
-    /// Returns the warnings about the Pods of an admitted IPUJob. It never fails: without an answer within `left` and the
-    /// time limit there is no warning. A request that is itself a dry run is tried too, because that is what its user asks.
+    /// Returns the warnings about the Pods of an admitted IPUJob. It never fails: without an answer
+    /// within `left` and the time limit there is no warning. A request that is itself a dry run is
+    /// tried too, because that is what its user asks.
     pub(super) async fn warnings(&self, request: &AdmissionRequest, left: Duration) -> Vec<String> {
         let Some(trial) = &self.0 else {
             return Vec::new();
@@ -102,8 +106,8 @@ impl PodTrial {
     }
 }
 
-/// Time since the start of a request in which Pods may be tried: half the time for which the API server waits, which it
-/// adds to the path as `timeout=10s`.
+/// Time since the start of a request in which Pods may be tried: half the time for which the API
+/// server waits, which it adds to the path as `timeout=10s`.
 pub(super) fn patience(query: Option<&str>) -> Duration {
     let pairs = query.into_iter().flat_map(|query| query.split('&'));
     let mut values = pairs.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s'));
@@ -122,7 +126,8 @@ fn changes_pods(request: &AdmissionRequest) -> bool {
             .any(|field| old.pointer(field) != request.object.pointer(field))
 }
 
-/// The warnings about one refused Pod. API servers cut a long warning, so that a long reason takes several.
+/// The warnings about one refused Pod. API servers cut a long warning, so that a long reason takes
+/// several.
 fn warnings(pod: &str, reason: &str) -> Vec<String> {
     // The API server repeats the name of the Pod.
     let prefix = format!("pods \"{pod}\" is forbidden: ");

@@ -1,7 +1,8 @@
-//! Reviews a Pod that requests IPUs itself: shows it to the guests as an IPUJob, and makes their answers its patch.
+//! Reviews a Pod that requests IPUs itself: shows it to the guests as an IPUJob, and makes their
+//! answers its patch.
 //!
-//! Defaults are set before other webhooks have changed the Pod. Rules are about the Pod that is stored, and about changes
-//! of it.
+//! Defaults are set before other webhooks have changed the Pod. Rules are about the Pod that is
+//! stored, and about changes of it.
 
 mod copied;
 mod patch;
@@ -46,8 +47,8 @@ impl Hooks<'_> {
     }
 }
 
-/// Answers the mutating webhook. The object becomes the IPUJob that guests see, so that a large Pod is never in memory
-/// twice.
+/// Answers the mutating webhook. The object becomes the IPUJob that guests see, so that a large Pod
+/// is never in memory twice.
 pub(super) async fn defaulted(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
     let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
     if !is_new {
@@ -74,7 +75,8 @@ pub(super) async fn defaulted(request: &mut AdmissionRequest, hooks: &Hooks<'_>)
     }
     let mut answer = match wanted {
         Some(PodRequest::New(new)) => run_guests(request, &new, operations, hooks).await,
-        // Of the defaults a Pod gets the size, the labels and the annotations. One that shares a partition has no size.
+        // Of the defaults a Pod gets the size, the labels and the annotations. One that shares a
+        // partition has no size.
         Some(PodRequest::Existing(_)) | None => patched(operations),
     };
     answer.warnings.extend(warning);
@@ -134,7 +136,8 @@ async fn run_guests(
     answer
 }
 
-/// Answers the validating webhook: the guests see the Pod as it will be stored, and as it was before.
+/// Answers the validating webhook: the guests see the Pod as it will be stored, and as it was
+/// before.
 pub(super) async fn validated(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
     if request.sub_resource.is_some() {
         return Answer::allowed();

@@ -1,7 +1,7 @@
 //! Pure: parses an AdmissionReview.
 //!
-//! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON
-//! of the API server.
+//! It does not use the types of kube, which parse the metadata into fixed fields: a patch must
+//! apply to the exact JSON of the API server.
 
 use ipu_api::guest::admission::{Admission, GROUPS_MAX, Operation, User};
 use ipu_api::guest::namespace::NamespaceContext;
@@ -19,8 +19,8 @@ pub const TREE: Budget = Budget::of_memory(OBJECT_TREE);
 /// Longest `uid` of a review, in bytes. An API server's has 36.
 const UID_MAX: usize = 128;
 
-/// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the API server helps
-/// the user more than a refused call.
+/// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the
+/// API server helps the user more than a refused call.
 const NAME_MAX: usize = 253;
 
 /// The part of an object for which there are defaults. A change of labels must not add any.
@@ -96,7 +96,8 @@ pub struct AdmissionRequest {
     pub uid: String,
     /// The operation. `None` for one that policies do not decide on (`DELETE`).
     pub operation: Option<Operation>,
-    /// Sanitized name of the object; empty if the API server has not generated it yet (`generateName`).
+    /// Sanitized name of the object; empty if the API server has not generated it yet
+    /// (`generateName`).
     pub name: String,
     /// Sanitized namespace of the object.
     pub namespace: String,
@@ -143,9 +144,9 @@ impl AdmissionRequest {
         }
     }
 
-    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update that changes
-    /// none of these `parts`. The webhook configurations exclude these and more; the check here protects users with other
-    /// configurations.
+    /// Whether policies decide on the request: not on an object that is being deleted, nor on an
+    /// update that changes none of these `parts`. The webhook configurations exclude these and
+    /// more; the check here protects users with other configurations.
     pub fn needs_policies(&self, parts: &[&str]) -> bool {
         let deleting = self
             .object

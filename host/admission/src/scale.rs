@@ -1,5 +1,5 @@
-//! Makes a change of the number of instances (`kubectl scale`, an autoscaler) the update of the IPUJob that it is: rules
-//! are about IPUJobs.
+//! Makes a change of the number of instances (`kubectl scale`, an autoscaler) the update of the
+//! IPUJob that it is: rules are about IPUJobs.
 
 use std::fmt;
 

@@ -54,8 +54,8 @@ struct ReviewOrigin {
 }
 
 impl WebhookState {
-    /// Returns the answer of an inactive release: it admits the object if another release serves the namespace, and
-    /// fails otherwise. `None` if the release is active.
+    /// Returns the answer of an inactive release: it admits the object if another release serves
+    /// the namespace, and fails otherwise. `None` if the release is active.
     fn standby_answer(&self, request: &AdmissionRequest) -> Option<Answer> {
         let (namespace, reviewed) = (&request.namespace, request.reviewed);
         let conflicts = self.context.conflicts.current();
@@ -141,7 +141,8 @@ impl WebhookState {
     }
 }
 
-/// Returns the client that shares the permits of guests fairly. Any other client than an API server could send any name.
+/// Returns the client that shares the permits of guests fairly. Any other client than an API server
+/// could send any name.
 fn client(origin: ReviewOrigin, request: &AdmissionRequest, is_api_server: bool) -> Client {
     let client = Client::from(origin.address);
     if is_api_server {
@@ -286,7 +287,8 @@ async fn answered(state: &WebhookState, webhook: Webhook, call: Request) -> Resp
 /// Creates the span of a request. Its level is error, so that every log line of the request has it.
 fn span(webhook: &str, request: &AdmissionRequest) -> Span {
     let job = format!("{}/{}", request.namespace, request.name);
-    // The API server sets the UID of a new object between the two webhooks, so defaulting is not in the trace.
+    // The API server sets the UID of a new object between the two webhooks, so defaulting is not in
+    // the trace.
     let object = request.object.pointer("/metadata/uid");
     let object = object.and_then(Value::as_str).unwrap_or_default();
     let (uid, trace_id) = (&request.uid, trace::id(object));

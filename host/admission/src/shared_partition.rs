@@ -1,8 +1,10 @@
-//! Pure: the rules that apply to no Pod that shares a partition. Guests see it as an IPUJob with 0 IPUs.
+//! Pure: the rules that apply to no Pod that shares a partition. Guests see it as an IPUJob with 0
+//! IPUs.
 //!
-//! Such a Pod has no size, so rules about sizes must not refuse it: that 0 is no power of two, or less than the least. A guest
-//! does not say what a rule is about, and any rule may name the field of the size. Therefore the guest is asked about the
-//! same Pod with other sizes. What it reports for every one of them is not about the size, and holds.
+//! Such a Pod has no size, so rules about sizes must not refuse it: that 0 is no power of two, or
+//! less than the least. A guest does not say what a rule is about, and any rule may name the field
+//! of the size. Therefore the guest is asked about the same Pod with other sizes. What it reports
+//! for every one of them is not about the size, and holds.
 
 use std::slice::Iter;
 
@@ -35,7 +37,8 @@ pub struct SizeTrial {
 }
 
 impl SizeTrial {
-    /// A trial of the verdict on a request. The owner of an IPUJob writes its labels and annotations himself.
+    /// A trial of the verdict on a request. The owner of an IPUJob writes its labels and
+    /// annotations himself.
     pub fn of(verdict: Verdict, request: &AdmissionRequest) -> Self {
         let is_shared = request.reviewed == Reviewed::Pod && shares_partition(&request.object);
         Self::new(verdict, is_shared)
@@ -54,7 +57,8 @@ impl SizeTrial {
         }
     }
 
-    /// Returns the next size, in IPUs, for which the guest is to be asked. `None`: the verdict is known.
+    /// Returns the next size, in IPUs, for which the guest is to be asked. `None`: the verdict is
+    /// known.
     pub fn next_size(&mut self) -> Option<u32> {
         if !self.verdict.violations.iter().any(is_about_size) {
             return None;

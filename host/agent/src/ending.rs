@@ -4,8 +4,8 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that stop a container: SIGTERM, or that of its image or template, and SIGHUP. Listening matters for PID 1
-/// of a container, which the kernel otherwise spares.
+/// The signals that stop a container: SIGTERM, or that of its image or template, and SIGHUP.
+/// Listening matters for PID 1 of a container, which the kernel otherwise spares.
 pub(crate) struct Ending {
     term: Signal,
     int: Signal,

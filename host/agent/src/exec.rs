@@ -31,7 +31,8 @@ pub struct ExecRequest {
     pub namespace: Option<String>,
     /// The command and its arguments, without a shell.
     pub command: Vec<String>,
-    /// Path of the agent, which is the same in the launcher and the workers. `None`: no daemon gets a host name.
+    /// Path of the agent, which is the same in the launcher and the workers. `None`: no daemon gets
+    /// a host name.
     pub agent: Option<PathBuf>,
     /// What is known of the Pod. `None`: the agent reads the Pod.
     pub known: Option<KnownPod>,
@@ -113,8 +114,8 @@ pub enum ExecError {
     Signals(#[source] std::io::Error),
 }
 
-/// Runs the command with our stdin, stdout and stderr, and returns its exit code. If signal n ends the agent first,
-/// this is 128 + n, and the remote command continues.
+/// Runs the command with our stdin, stdout and stderr, and returns its exit code. If signal n ends
+/// the agent first, this is 128 + n, and the remote command continues.
 pub fn run(request: &ExecRequest) -> Result<u8, ExecError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -142,7 +143,8 @@ async fn execute(request: &ExecRequest) -> Result<u8, ExecError> {
     execute_with(client, &namespace, request).await
 }
 
-/// Like `run`, with a given client and without signals. `namespace` is the default namespace of the request.
+/// Like `run`, with a given client and without signals. `namespace` is the default namespace of the
+/// request.
 pub async fn execute_with(
     client: Client,
     namespace: &str,
@@ -167,7 +169,8 @@ pub async fn execute_with(
     attempt.retry(patience()).when(is_repeatable).await
 }
 
-/// The command for a Pod that the agent cannot read. The admission policy allows commands of the agent only.
+/// The command for a Pod that the agent cannot read. The admission policy allows commands of the
+/// agent only.
 fn known_command(known: &KnownPod, request: &ExecRequest) -> Vec<String> {
     match &request.agent {
         Some(agent) => prted::through_agent(

@@ -1,8 +1,10 @@
-//! `ipu-agent hold`: PID 1 of a launcher until all workers are Ready, and then the launcher's command itself.
+//! `ipu-agent hold`: PID 1 of a launcher until all workers are Ready, and then the launcher's
+//! command itself.
 //!
-//! The operator releases the command by an annotation of the Pod, which the kubelet writes into a file of the container
-//! (`downwardAPI`). The kubelet updates the file within about 0.2 seconds, because a change of a Pod is a reason to
-//! synchronize it. So the agent needs neither a right nor a request to the API server, and cannot miss the release.
+//! The operator releases the command by an annotation of the Pod, which the kubelet writes into a
+//! file of the container (`downwardAPI`). The kubelet updates the file within about 0.2 seconds,
+//! because a change of a Pod is a reason to synchronize it. So the agent needs neither a right nor
+//! a request to the API server, and cannot miss the release.
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,7 +20,8 @@ use crate::ending::Ending;
 /// Content of the file while the command is held back.
 pub const HELD: &str = "held";
 
-/// Exit code for a command that cannot be started: that of a container whose runtime cannot start its command.
+/// Exit code for a command that cannot be started: that of a container whose runtime cannot start
+/// its command.
 pub const NOT_STARTED: u8 = 128;
 
 /// Time between two looks at the file.
@@ -44,8 +47,9 @@ pub enum HoldError {
     Start(String, #[source] io::Error),
 }
 
-/// Waits until the file releases the command, then replaces this process by it. Returns an exit code only if the command
-/// never started: 128 + n if signal n ended the wait. The kubelet shows the content of `termination_log` as the reason.
+/// Waits until the file releases the command, then replaces this process by it. Returns an exit
+/// code only if the command never started: 128 + n if signal n ended the wait. The kubelet shows
+/// the content of `termination_log` as the reason.
 pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u8, HoldError> {
     let (program, arguments) = command.split_first().ok_or(HoldError::NoCommand)?;
     let runtime = tokio::runtime::Builder::new_current_thread()

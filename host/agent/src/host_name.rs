@@ -1,7 +1,8 @@
-//! `ipu-agent host-name`: runs a command with a host name of its own, although its container has that of the node.
+//! `ipu-agent host-name`: runs a command with a host name of its own, although its container has
+//! that of the node.
 //!
-//! A Pod on the host network shares the UTS namespace of its node. The command gets a new one, because a host name that
-//! is set in the other would rename the node.
+//! A Pod on the host network shares the UTS namespace of its node. The command gets a new one,
+//! because a host name that is set in the other would rename the node.
 
 use std::convert::Infallible;
 use std::env;
@@ -35,8 +36,8 @@ pub struct NamedCommand {
     pub command: Vec<String>,
 }
 
-/// Replaces this process by the command. If the container lacks the right to a UTS namespace, the command has the host
-/// name of the node: that is sufficient if a job has one worker on each node.
+/// Replaces this process by the command. If the container lacks the right to a UTS namespace, the
+/// command has the host name of the node: that is sufficient if a job has one worker on each node.
 pub fn exec(named: &NamedCommand) -> Result<Infallible, RunError> {
     match set(&named.name) {
         Ok(()) => {
@@ -59,7 +60,8 @@ fn set(name: &str) -> Result<(), Errno> {
     sethostname(name)
 }
 
-/// The address from which this container reaches the API server. To connect a UDP socket selects a route and sends nothing.
+/// The address from which this container reaches the API server. To connect a UDP socket selects a
+/// route and sends nothing.
 fn own_address() -> Option<String> {
     let server: IpAddr = env::var(API_SERVER).ok()?.parse().ok()?;
     let any: IpAddr = match server {
@@ -71,8 +73,8 @@ fn own_address() -> Option<String> {
     Some(socket.local_addr().ok()?.ip().to_string())
 }
 
-/// Adds the name to the hosts file, so that a program can resolve its own host name. Open MPI does not need that, so an
-/// error, such as that of a read-only file, does not matter.
+/// Adds the name to the hosts file, so that a program can resolve its own host name. Open MPI does
+/// not need that, so an error, such as that of a read-only file, does not matter.
 fn make_resolvable(name: &str, address: &str) {
     let text = fs::read_to_string(HOSTS).unwrap_or_default();
     if let Some(line) = added_line(&text, name, address) {
@@ -81,8 +83,8 @@ fn make_resolvable(name: &str, address: &str) {
     }
 }
 
-/// Returns the line that a hosts file lacks. `None`: it has the name, or it is not of the kubelet and can be that of
-/// the node.
+/// Returns the line that a hosts file lacks. `None`: it has the name, or it is not of the kubelet
+/// and can be that of the node.
 fn added_line(hosts: &str, name: &str, address: &str) -> Option<String> {
     let has_name = || hosts.split_whitespace().any(|word| word == name);
     let separator = if hosts.ends_with('\n') { "" } else { "\n" };

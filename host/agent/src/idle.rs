@@ -1,8 +1,8 @@
-//! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its workers, a user in an
-//! interactive job.
+//! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its
+//! workers, a user in an interactive job.
 //!
-//! It reaps orphans, forwards the signal that stops the container to every other process of it, and exits with 0 when they
-//! have ended. Without a signal it ends only after a given time.
+//! It reaps orphans, forwards the signal that stops the container to every other process of it, and
+//! exits with 0 when they have ended. Without a signal it ends only after a given time.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -42,15 +42,15 @@ pub enum IdleError {
     Wait(#[source] Errno),
 }
 
-/// Waits for a signal to stop, and reaps orphans meanwhile. Then it forwards the signal and returns when all other
-/// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `ttl` seconds, if
-/// given, it does the same with SIGTERM.
+/// Waits for a signal to stop, and reaps orphans meanwhile. Then it forwards the signal and returns
+/// when all other processes have ended, or after `patience`: the kernel kills the rest when PID 1
+/// ends. After `ttl` seconds, if given, it does the same with SIGTERM.
 ///
-/// `shares_processes`: the container has no PID namespace of its own, so that the signal goes to the processes in its
-/// mount namespace.
+/// `shares_processes`: the container has no PID namespace of its own, so that the signal goes to
+/// the processes in its mount namespace.
 ///
-/// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked signal reaches PID
-/// 1, although the kernel drops unhandled signals for it.
+/// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked
+/// signal reaches PID 1, although the kernel drops unhandled signals for it.
 pub fn idle(patience: Duration, ttl: Option<u32>, shares_processes: bool) -> Result<(), IdleError> {
     let mut signals: SigSet = STOP_SIGNALS.into_iter().collect();
     signals.add(Signal::SIGCHLD);
@@ -87,11 +87,12 @@ pub fn idle(patience: Duration, ttl: Option<u32>, shares_processes: bool) -> Res
 enum Others {
     /// As PID 1: all processes of the PID namespace, which is the container.
     Namespace,
-    /// In a PID namespace of the host or of all containers of the Pod: the processes in the mount namespace of the
-    /// agent, which is the container, but not the agent. `kubectl exec` starts processes that are no descendants of the
-    /// agent.
+    /// In a PID namespace of the host or of all containers of the Pod: the processes in the mount
+    /// namespace of the agent, which is the container, but not the agent. `kubectl exec` starts
+    /// processes that are no descendants of the agent.
     MountNamespace(Pid, PathBuf),
-    /// Otherwise: only the descendants of the agent, because the other processes do not belong to it.
+    /// Otherwise: only the descendants of the agent, because the other processes do not belong to
+    /// it.
     Descendants(Pid),
 }
 
@@ -142,7 +143,8 @@ fn send_to(processes: impl Iterator<Item = i32>, signal: Option<Signal>) -> bool
     reached.count() > 0
 }
 
-/// Returns the identity of the mount namespace of a process. `None`: it has ended, or belongs to another user.
+/// Returns the identity of the mount namespace of a process. `None`: it has ended, or belongs to
+/// another user.
 fn mount_namespace(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
@@ -177,8 +179,8 @@ fn parents() -> HashMap<i32, i32> {
         .collect()
 }
 
-/// The parent in a line of `/proc/<pid>/stat`. The name of the program precedes it in brackets and may contain brackets
-/// and spaces, so the line is parsed from its last bracket.
+/// The parent in a line of `/proc/<pid>/stat`. The name of the program precedes it in brackets and
+/// may contain brackets and spaces, so the line is parsed from its last bracket.
 fn parent(stat: &str) -> Option<i32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()

@@ -1,4 +1,5 @@
-//! `ipu-agent install`: copies the agent, and the files that mpirun reads, into a volume of other containers.
+//! `ipu-agent install`: copies the agent, and the files that mpirun reads, into a volume of other
+//! containers.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -55,19 +56,19 @@ pub enum InstallError {
     },
 }
 
-/// Copies the running executable to `<dir>/ipu-agent` (mode 0755), checks that it runs there, and writes the files for
-/// mpirun if there are `workers`.
+/// Copies the running executable to `<dir>/ipu-agent` (mode 0755), checks that it runs there, and
+/// writes the files for mpirun if there are `workers`.
 ///
-/// A file gets its name only when it is complete. So a reader never reads half a file, and an init container that was
-/// killed can run again.
+/// A file gets its name only when it is complete. So a reader never reads half a file, and an init
+/// container that was killed can run again.
 pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, InstallError> {
     // The path of `current_exe` may be in another mount namespace. The link itself always works.
     let own = File::open("/proc/self/exe").map_err(InstallError::OpenSelf)?;
     let path = put(own, dir, (FILE_NAME, 0o755))?;
     check(&path)?;
     if let Some(workers) = workers {
-        // Open MPI passes the path of the script on to the workers. If it is not executable, Open MPI fails with an
-        // unspecific exit code.
+        // Open MPI passes the path of the script on to the workers. If it is not executable, Open
+        // MPI fails with an unspecific exit code.
         let script = kubeexec(&path, workers);
         put(script.as_bytes(), dir, (KUBEEXEC, 0o555))?;
         put(hostfile(workers).as_bytes(), dir, (HOSTFILE, 0o444))?;
@@ -75,8 +76,9 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
     Ok(path)
 }
 
-/// The script that mpirun calls instead of ssh. Its first argument is the worker, by its name in the hostfile or that of its
-/// Pod. The other arguments contain quotes of mpirun for a remote shell, so the shell must receive them as a single string.
+/// The script that mpirun calls instead of ssh. Its first argument is the worker, by its name in
+/// the hostfile or that of its Pod. The other arguments contain quotes of mpirun for a remote
+/// shell, so the shell must receive them as a single string.
 pub fn kubeexec(agent: &Path, workers: &Workers) -> String {
     let container = |known: &KnownPod| format!(" --container {}", known.container);
     let network = |known: &KnownPod| known.uses_host_network.then_some(" --host-network");

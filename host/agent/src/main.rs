@@ -21,8 +21,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Copy this program to <DIR>/ipu-agent and make sure that it runs there. With the workers of a job, write
-    /// <DIR>/kubeexec.sh and <DIR>/hostfile for mpirun too.
+    /// Copy this program to <DIR>/ipu-agent and make sure that it runs there. With the workers of a
+    /// job, write <DIR>/kubeexec.sh and <DIR>/hostfile for mpirun too.
     Install {
         /// A folder that other containers of the Pod mount.
         dir: PathBuf,
@@ -43,7 +43,8 @@ enum Task {
         /// Seconds after which it ends by itself; missing: never.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: Option<u32>,
-        /// The container has no PID namespace of its own: pass signals on to the processes in its mount namespace.
+        /// The container has no PID namespace of its own: pass signals on to the processes in its
+        /// mount namespace.
         #[arg(long)]
         shares_processes: bool,
     },
@@ -83,7 +84,8 @@ enum Task {
     },
     /// Run a command with another host name than that of the node, if this container may.
     HostName {
-        /// Address of this container, to which programs resolve the name [default: that on the way to the API server].
+        /// Address of this container, to which programs resolve the name
+        /// [default: that on the way to the API server].
         #[arg(long)]
         address: Option<String>,
         /// The host name.

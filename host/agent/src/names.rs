@@ -5,13 +5,15 @@ pub fn worker(job: &str, index: u32) -> String {
     format!("{}{index}", worker_prefix(job))
 }
 
-/// Name of worker `index` in the hostfile. Open MPI 4 cuts names at the first dot, and version 5 compares the part
-/// before it, so dots are dashes. Within a job, the names still differ by their index.
+/// Name of worker `index` in the hostfile. Open MPI 4 cuts names at the first dot, and version 5
+/// compares the part before it, so dots are dashes. Within a job, the names still differ by their
+/// index.
 pub fn host(job: &str, index: u32) -> String {
     worker(&without_dots(job), index)
 }
 
-/// Name of the Pod for a name in the hostfile of a job. Other names stay as they are, and so do names of Pods.
+/// Name of the Pod for a name in the hostfile of a job. Other names stay as they are, and so do
+/// names of Pods.
 pub fn pod(job: &str, host: &str) -> String {
     let prefix = worker_prefix(&without_dots(job));
     match host.strip_prefix(&prefix) {

@@ -1,7 +1,7 @@
 //! `ipu-agent run`: becomes a command that a launcher with shared rights starts in this container.
 //!
-//! The admission policy allows such a launcher commands of the agent only: in a Pod without the agent, which is no worker,
-//! nothing starts.
+//! The admission policy allows such a launcher commands of the agent only: in a Pod without the
+//! agent, which is no worker, nothing starts.
 
 use std::convert::Infallible;
 use std::io;

@@ -60,7 +60,8 @@ impl Container {
         Self { unshare, agent }
     }
 
-    /// The agent in a PID namespace whose PID 1 is that of a Pod. It ends with 7 if the agent ends with 0.
+    /// The agent in a PID namespace whose PID 1 is that of a Pod. It ends with 7 if the agent ends
+    /// with 0.
     fn start_in_pod() -> Self {
         let idle = format!("unshare --mount {AGENT} idle --grace-seconds 600 --shares-processes");
         let script = format!("{idle} && exit 7");
@@ -88,8 +89,8 @@ impl Container {
             } else {
                 &["--user", "--"]
             })
-            // A shell cannot trap signals that were ignored when it started, and tests in the background have SIGINT
-            // ignored.
+            // A shell cannot trap signals that were ignored when it started, and tests in the
+            // background have SIGINT ignored.
             .args(["env", "--default-signal", "sh", "-c", script])
             .spawn()
             .unwrap();
@@ -155,7 +156,8 @@ fn orphans_are_reaped() {
 
 #[test]
 fn each_signal_to_stop_is_passed_on_and_the_agent_ends_with_0() {
-    // Images name another signal than SIGTERM by `STOPSIGNAL`, and templates by `lifecycle.stopSignal`.
+    // Images name another signal than SIGTERM by `STOPSIGNAL`, and templates by
+    // `lifecycle.stopSignal`.
     for signal in [
         Signal::SIGTERM,
         Signal::SIGINT,

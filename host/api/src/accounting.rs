@@ -1,4 +1,5 @@
-//! IPU-seconds by use: each is in exactly one state, so that the states add up to capacity times time.
+//! IPU-seconds by use: each is in exactly one state, so that the states add up to capacity times
+//! time.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -30,8 +31,8 @@ pub struct Period {
     pub start: Time,
     /// IPU-seconds of IPUs in no partition of the operator.
     pub unallocated: Unallocated,
-    /// IPU-seconds of the operator's partitions by namespace of the owner, largest first. Namespaces after the
-    /// first 32 that used IPUs count under the name "".
+    /// IPU-seconds of the operator's partitions by namespace of the owner, largest first.
+    /// Namespaces after the first 32 that used IPUs count under the name "".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceUse>,
 }
@@ -40,7 +41,8 @@ pub struct Period {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unallocated {
-    /// Free, in blocks that are large enough for a waiting request; all free ones if no request waits.
+    /// Free, in blocks that are large enough for a waiting request; all free ones if no request
+    /// waits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub free: f64,
     /// Free, in blocks that are too small for every waiting request.

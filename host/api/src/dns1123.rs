@@ -2,8 +2,8 @@
 
 use crate::ipupartition::PartitionOwner;
 
-/// Whether an owner can exist by its names. An IPUPartition written by hand may have any text there, and the names become
-/// part of a path.
+/// Whether an owner can exist by its names. An IPUPartition written by hand may have any text
+/// there, and the names become part of a path.
 pub fn can_exist(owner: &PartitionOwner) -> bool {
     is_label(&owner.namespace) && is_subdomain(&owner.name)
 }
@@ -18,8 +18,8 @@ pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
-/// Whether the text is a valid key of a label or an annotation: a name of at most 63 characters, with an optional
-/// subdomain and `/` before it.
+/// Whether the text is a valid key of a label or an annotation: a name of at most 63 characters,
+/// with an optional subdomain and `/` before it.
 pub fn is_label_key(text: &str) -> bool {
     let name = match text.split_once('/') {
         Some((prefix, name)) if is_subdomain(prefix) => name,

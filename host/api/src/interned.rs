@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// The values of all objects. Values that no object has any more are dropped before their number doubles.
+/// The values of all objects. Values that no object has any more are dropped before their number
+/// doubles.
 #[derive(Debug)]
 pub struct Interned<T: ?Sized> {
     values: HashSet<Arc<T>>,

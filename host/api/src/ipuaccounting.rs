@@ -1,5 +1,5 @@
-//! IPUAccounting: where the IPU-seconds of one V-IPU controller went. It is an object of its own, because it is large and
-//! changes seldom.
+//! IPUAccounting: where the IPU-seconds of one V-IPU controller went. It is an object of its own,
+//! because it is large and changes seldom.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

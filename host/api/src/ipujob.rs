@@ -1,4 +1,5 @@
-//! The spec of an IPUJob, field by field as users of Graphcore's operator (alpha-5 to 1.2.0) wrote it.
+//! The spec of an IPUJob, field by field as users of Graphcore's operator (alpha-5 to 1.2.0) wrote
+//! it.
 
 use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -67,7 +68,8 @@ pub struct IPUJobSpec {
     pub job_instances: i32,
     /// IPUs of each instance's partition: a power of two, as a string.
     pub ipus_per_job_instance: String,
-    /// Worker Pods of each instance, which is also the number of GCDs of its partition. Missing: "1".
+    /// Worker Pods of each instance, which is also the number of GCDs of its partition. Missing:
+    /// "1".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_per_job_instance: Option<String>,
     /// Model replicas of each worker. Missing: "1".
@@ -100,13 +102,13 @@ pub struct IPUJobSpec {
     /// false again. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Name of the controller that manages the job. Missing or `graphcore.ai/ipu-operator`: this operator, which
-    /// ignores jobs with any other value. Immutable. As in a Kubernetes Job.
+    /// Name of the controller that manages the job. Missing or `graphcore.ai/ipu-operator`: this
+    /// operator, which ignores jobs with any other value. Immutable. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub managed_by: Option<String>,
-    /// Seconds since the start of the job, over all its runs, after which the operator ends it as Failed. As in a
-    /// Kubernetes Job.
+    /// Seconds since the start of the job, over all its runs, after which the operator ends it as
+    /// Failed. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub active_deadline_seconds: Option<i64>,
@@ -134,8 +136,8 @@ pub struct Workers {
     pub failure_policy: Option<FailurePolicy>,
 }
 
-/// Effect of a failed worker on its instance in a job without a launcher. Missing: `Wait`. In a job with a launcher, a
-/// failed worker always ends the run.
+/// Effect of a failed worker on its instance in a job without a launcher. Missing: `Wait`. In a job
+/// with a launcher, a failed worker always ends the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailurePolicy {
     /// The instance ends when all its workers have ended.
@@ -187,11 +189,13 @@ pub struct Launcher {
     /// Environment variables of the launcher, in addition to those of the workers' first container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<EnvVar>>,
-    /// Requests and limits of the launcher. Missing: the admin's default, `launcher.resources` of the chart.
+    /// Requests and limits of the launcher. Missing: the admin's default, `launcher.resources` of
+    /// the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// ServiceAccount of the launcher, which may then execute commands in the job's workers. It must exist and cannot
-    /// be `default`. Missing: an account `<job>-launcher`, which has only this right.
+    /// ServiceAccount of the launcher, which may then execute commands in the job's workers. It
+    /// must exist and cannot be `default`. Missing: an account `<job>-launcher`, which has only
+    /// this right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 }
@@ -213,7 +217,8 @@ pub struct RestartPolicy {
     /// Number of failures after which the job fails for good. Missing: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_off_limit: Option<i32>,
-    /// Exit codes after which the job runs again, as ranges (`128-255` or `3,7,130-140`). Used with `ExitCode`.
+    /// Exit codes after which the job runs again, as ranges (`128-255` or `3,7,130-140`). Used with
+    /// `ExitCode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"))]
     pub exit_codes: Option<String>,

@@ -25,8 +25,8 @@ pub struct RunStatus {
     /// Time since which the API server has refused Pods of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Time>,
-    /// The partition (`<id>/<reset generation>`) that the Pods of each instance have begun to use. It is reset before
-    /// other Pods use it.
+    /// The partition (`<id>/<reset generation>`) that the Pods of each instance have begun to use.
+    /// It is reset before other Pods use it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, String>,
     /// Ends of single instances, while others still run.
@@ -35,7 +35,8 @@ pub struct RunStatus {
     /// Pods that their nodes rejected. Removed once the Pods start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejections: Option<PodRejections>,
-    /// Instances whose Pods cannot start. The key is the index of the instance. Removed once the Pods start.
+    /// Instances whose Pods cannot start. The key is the index of the instance. Removed once the
+    /// Pods start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub starts: BTreeMap<String, InstanceStart>,
 }
@@ -50,8 +51,8 @@ pub struct InstanceStart {
     /// Whether its partition is being released, because its Pods could not start for too long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub releasing: bool,
-    /// Names of the V-IPU controllers whose partitions were released for that, the last one at the end. Its next partition
-    /// avoids them if another controller has free capacity.
+    /// Names of the V-IPU controllers whose partitions were released for that, the last one at the
+    /// end. Its next partition avoids them if another controller has free capacity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoided_controllers: Vec<String>,
     /// The reason for which its Pods could not start.
@@ -59,16 +60,19 @@ pub struct InstanceStart {
     pub message: String,
 }
 
-/// Rejections of Pods by their nodes, before a container of them started. They are no failures of the program.
+/// Rejections of Pods by their nodes, before a container of them started. They are no failures of
+/// the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRejections {
-    /// Number of attempts in a row that ended with a rejection. It determines the delay of the next one.
+    /// Number of attempts in a row that ended with a rejection. It determines the delay of the next
+    /// one.
     #[serde(default)]
     pub count: i32,
     /// Time before which no rejected Pod is created again.
     pub not_before: Time,
-    /// Names of the rejected Pods that were not created again yet. They have not used their partitions.
+    /// Names of the rejected Pods that were not created again yet. They have not used their
+    /// partitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pods: Vec<String>,
     /// The last rejection, with the reason of the node.

@@ -73,12 +73,13 @@ pub struct IPUJobStatus {
     pub conditions: Vec<JobCondition>,
 }
 
-/// Seconds of a job by activity, since its creation. Each second counts once. A job of an earlier version of the operator
-/// is counted from its next state on.
+/// Seconds of a job by activity, since its creation. Each second counts once. A job of an earlier
+/// version of the operator is counted from its next state on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAccounting {
-    /// End of the time that is counted. The time after it is counted with a later update of the status.
+    /// End of the time that is counted. The time after it is counted with a later update of the
+    /// status.
     pub until: Time,
     /// Activity of the job since then. Missing: it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +90,8 @@ pub struct JobAccounting {
     /// From the request to the V-IPU controllers until all partitions were ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: i64,
-    /// From ready partitions until the job ran: Pods wait for a node, images are pulled, init containers run.
+    /// From ready partitions until the job ran: Pods wait for a node, images are pulled, init
+    /// containers run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
     /// In the state `Running`, without the runs that failed, and without idle time and resets.
@@ -107,8 +109,8 @@ pub struct JobAccounting {
     /// While a partition was ready, and no Pod of the run was ready any more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: i64,
-    /// Between two runs, until the partitions were ready again and the back-off was over, without the time in which they were
-    /// idle or reset.
+    /// Between two runs, until the partitions were ready again and the back-off was over, without
+    /// the time in which they were idle or reset.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarting: i64,
     /// In the state `Suspended`.
@@ -139,7 +141,8 @@ pub enum JobActivity {
 }
 
 impl JobAccounting {
-    /// The sum of all seconds. It is the time from the creation of the job until `until`, if the accounting covers all of it.
+    /// The sum of all seconds. It is the time from the creation of the job until `until`, if the
+    /// accounting covers all of it.
     pub fn total(&self) -> i64 {
         let pending = [self.waiting, self.forming, self.starting, self.restarting];
         let others = [
@@ -164,21 +167,22 @@ fn is_zero(seconds: &i64) -> bool {
     *seconds == 0
 }
 
-/// Grant of Kueue to a job in a queue. It is part of the status, which users cannot write, because it changes Pods
-/// after the policies have seen them.
+/// Grant of Kueue to a job in a queue. It is part of the status, which users cannot write, because
+/// it changes Pods after the policies have seen them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAdmission {
     /// Additions of the admission to the Pods of each pod set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_sets: Vec<PodSetUpdate>,
-    /// Whether the partitions of the job are created while it is suspended, because an AdmissionCheck waits for them.
+    /// Whether the partitions of the job are created while it is suspended, because an
+    /// AdmissionCheck waits for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reserve_partitions: bool,
 }
 
-/// Additions of an admission to the Pods of one pod set: node labels and tolerations of its flavors, and the updates of
-/// admission checks.
+/// Additions of an admission to the Pods of one pod set: node labels and tolerations of its
+/// flavors, and the updates of admission checks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetUpdate {
@@ -258,8 +262,8 @@ pub struct JobCondition {
 }
 
 impl JobCondition {
-    /// Sets the condition of a type. Keeps its times if nothing else changes, and the time of its transition if its status
-    /// does not.
+    /// Sets the condition of a type. Keeps its times if nothing else changes, and the time of its
+    /// transition if its status does not.
     pub fn set(
         conditions: &mut Vec<Self>,
         type_: &str,

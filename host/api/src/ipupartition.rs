@@ -1,4 +1,5 @@
-//! IPUPartition: a request for a V-IPU partition, the write-ahead record of its attempts, and its state.
+//! IPUPartition: a request for a V-IPU partition, the write-ahead record of its attempts, and its
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -71,12 +72,14 @@ pub struct IPUPartitionSpec {
     /// Metadata of the owner for placement policies.
     #[serde(default, skip_serializing_if = "OwnerMetadata::is_empty")]
     pub owner_metadata: OwnerMetadata,
-    /// The owner increments it to request a reset. `status.observedResetGeneration` follows once it is done.
+    /// The owner increments it to request a reset. `status.observedResetGeneration` follows once it
+    /// is done.
     #[serde(default)]
     pub reset_generation: i64,
 }
 
-/// Owner of a partition. The operator never removes the partition of an owner of an unknown kind by itself.
+/// Owner of a partition. The operator never removes the partition of an owner of an unknown kind by
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionOwner {
@@ -124,34 +127,38 @@ impl OwnerMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionOptions {
-    /// Number of model replicas over all GCDs (`num_replicas` of the V-IPU API). Missing: the number of GCDs.
+    /// Number of model replicas over all GCDs (`num_replicas` of the V-IPU API). Missing: the
+    /// number of GCDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Whether the partition may be reconfigured (`reconfigurable` of the V-IPU API).
     #[serde(default)]
     pub reconfigurable: bool,
-    /// Number of the owner's partitions that form a gang: they are created once all of them fit, and released if some
-    /// of them find no free capacity. Missing: the partition does not depend on others.
+    /// Number of the owner's partitions that form a gang: they are created once all of them fit,
+    /// and released if some of them find no free capacity. Missing: the partition does not depend
+    /// on others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub gang_size: Option<u32>,
-    /// Whether it stays on its controller until its owner releases it. Draining the controller waits for that and does
-    /// not ask the owner to move.
+    /// Whether it stays on its controller until its owner releases it. Draining the controller
+    /// waits for that and does not ask the owner to move.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
-    /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU API).
+    /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU
+    /// API).
     #[serde(default)]
     pub relocatable: bool,
     /// Node selector of the owner's Pods. Controllers with a contradicting label are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Names (`host:port`) of V-IPU controllers whose nodes could not start the owner's Pods. They are used only if no other
-    /// controller that suits the partition has free capacity.
+    /// Names (`host:port`) of V-IPU controllers whose nodes could not start the owner's Pods. They
+    /// are used only if no other controller that suits the partition has free capacity.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub avoid_controllers: Vec<String>,
-    /// Further requirements of the owner's Pods. While a node of a controller fulfils them and can be used, controllers
-    /// without such a node are skipped. Missing: they are not known, and only unusable nodes are skipped.
+    /// Further requirements of the owner's Pods. While a node of a controller fulfils them and can
+    /// be used, controllers without such a node are skipped. Missing: they are not known, and only
+    /// unusable nodes are skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduling: Option<NodeScheduling>,
 }
@@ -169,8 +176,8 @@ pub struct IPUPartitionStatus {
     /// Id of the partition on that controller (`IPUOF_VIPU_API_PARTITION_ID`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_id: Option<String>,
-    /// Place of its first IPU among those of the V-IPU controller (`topology_id`), from 0. The others follow it. Missing: the
-    /// controller has not reported it.
+    /// Place of its first IPU among those of the V-IPU controller (`topology_id`), from 0. The
+    /// others follow it. Missing: the controller has not reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ipu: Option<u32>,
     /// Increases with every attempt, so that no id is used twice.
@@ -191,8 +198,8 @@ pub struct IPUPartitionStatus {
     /// Message of the last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Conditions: `Ready`; `Draining` while its controller is being drained and its owner is asked to end the Pods that
-    /// use it; `Busy` while its controller works on it.
+    /// Conditions: `Ready`; `Draining` while its controller is being drained and its owner is asked
+    /// to end the Pods that use it; `Busy` while its controller works on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -248,14 +255,16 @@ pub struct Attempt {
     /// Answer of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether the controller refused the attempt because it lacks free IPUs (`ResourceExhausted`). Missing: it did not
-    /// refuse the attempt, or an early version wrote it; then the gRPC code is the end of `reason`.
+    /// Whether the controller refused the attempt because it lacks free IPUs (`ResourceExhausted`).
+    /// Missing: it did not refuse the attempt, or an early version wrote it; then the gRPC code is
+    /// the end of `reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exhausted: Option<bool>,
     /// Start of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
-    /// The policy that chose the controller. Missing: the attempt was written by hand or by an early version.
+    /// The policy that chose the controller. Missing: the attempt was written by hand or by an
+    /// early version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidedBy>,
     /// Short hash of the V-IPU user id of the request. Missing: the request had none.
@@ -269,8 +278,8 @@ pub struct Attempt {
 pub struct DecidedBy {
     /// Name of the IPUPolicy, or `built-in`.
     pub policy: String,
-    /// Digest of the guest's module. Missing: the built-in serial walk chose, because the active guest gave no valid
-    /// answer.
+    /// Digest of the guest's module. Missing: the built-in serial walk chose, because the active
+    /// guest gave no valid answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -292,7 +301,8 @@ pub enum AttemptOutcome {
 /// Reason why a controller does not serve a waiting partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingReason {
-    /// `host:port`; in the last reason of many, the number of the other controllers, such as `248 others`.
+    /// `host:port`; in the last reason of many, the number of the other controllers, such as
+    /// `248 others`.
     pub controller: String,
     /// The reason, in words for users.
     pub reason: String,

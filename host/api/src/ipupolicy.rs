@@ -60,20 +60,23 @@ pub struct IPUPolicySpec {
     pub hook: Hook,
     /// Source of the guest's module.
     pub module: ModuleSource,
-    /// Settings of the guest. It receives them as JSON with each request, after it has accepted them.
+    /// Settings of the guest. It receives them as JSON with each request, after it has accepted
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub settings: Option<Map<String, Value>>,
     /// Whether the operator uses the guest's answers (`Enforce`) or only compares them (`Shadow`).
     #[serde(default)]
     pub mode: Mode,
-    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0, and precedes
-    /// the others of that number; these are called in the order of their names.
+    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in
+    /// guest has 0, and precedes the others of that number; these are called in the order of their
+    /// names.
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub order: i32,
-    /// The guest that it replaces: another IPUPolicy of the same hook, or `built-in`. Missing: for Defaulting and
-    /// Validation it is called in addition to all others, for Placement it replaces the built-in guest.
+    /// The guest that it replaces: another IPUPolicy of the same hook, or `built-in`. Missing: for
+    /// Defaulting and Validation it is called in addition to all others, for Placement it replaces
+    /// the built-in guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub replaces: Option<String>,
@@ -86,14 +89,15 @@ pub struct IPUPolicySpec {
     /// Reaction to a guest without a valid answer. Missing: Fail, and Fallback for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// What becomes of matching requests before the first version is active. Only for Validation. Missing: Ignore.
+    /// What becomes of matching requests before the first version is active. Only for Validation.
+    /// Missing: Ignore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_active: Option<UntilActive>,
     /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
-    /// Condition for the return to the previous version. Missing: the defaults of its fields; for Validation with onError
-    /// Fail, never.
+    /// Condition for the return to the previous version. Missing: the defaults of its fields; for
+    /// Validation with onError Fail, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
 }
@@ -115,11 +119,13 @@ pub struct Match {
     /// Selects namespaces by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Selects IPUJobs and native Pods by their labels: at an update, by the previous or the new ones. Not for Placement.
+    /// Selects IPUJobs and native Pods by their labels: at an update, by the previous or the new
+    /// ones. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
-    /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the webhook configurations of
-    /// Kubernetes. The operator refuses a policy whose expressions name anything else.
+    /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the
+    /// webhook configurations of Kubernetes. The operator refuses a policy whose expressions name
+    /// anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub match_conditions: Vec<MatchCondition>,
@@ -167,7 +173,8 @@ pub enum OnError {
     Wait,
 }
 
-/// What becomes of the requests that match a new policy, until its first version is active. Missing: Ignore.
+/// What becomes of the requests that match a new policy, until its first version is active.
+/// Missing: Ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UntilActive {
     /// They continue without the guest.
@@ -180,11 +187,13 @@ pub enum UntilActive {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowOptions {
-    /// Percentage of the requests that the guest is called for, chosen by a hash of the request. Missing: 100.
+    /// Percentage of the requests that the guest is called for, chosen by a hash of the request.
+    /// Missing: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: Option<u32>,
-    /// Condition for the promotion of the guest, whose answers are used from then on. Missing: never.
+    /// Condition for the promotion of the guest, whose answers are used from then on. Missing:
+    /// never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promote_after: Option<PromoteAfter>,
 }
@@ -192,7 +201,8 @@ pub struct ShadowOptions {
 /// Condition for the promotion of a guest in mode Shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromoteAfter {
-    /// Number of answers equal to those that the operator used, without a different one between them.
+    /// Number of answers equal to those that the operator used, without a different one between
+    /// them.
     #[schemars(range(min = 1))]
     pub equal: i64,
 }
@@ -222,7 +232,8 @@ pub struct IPUPolicyStatus {
     /// The active version, which every replica should call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Revision>,
-    /// The previous version, which becomes active again if the active one fails in the time of `spec.rollback`.
+    /// The previous version, which becomes active again if the active one fails in the time of
+    /// `spec.rollback`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Revision>,
     /// The version that was rolled back last.
@@ -255,8 +266,8 @@ pub enum PolicyPhase {
     Active,
     /// The operator compares its answers with those that it uses.
     Shadow,
-    /// It is not called, for the reason in `message`. The previous version stays active, unless the keys that signed it
-    /// were removed.
+    /// It is not called, for the reason in `message`. The previous version stays active, unless the
+    /// keys that signed it were removed.
     Refused,
     /// It failed too often, and the previous version is active again.
     RolledBack,
@@ -346,7 +357,8 @@ impl IPUPolicySpec {
         })
     }
 
-    /// Whether the requests that it matches wait until its first version is active. Nobody waits for a shadow.
+    /// Whether the requests that it matches wait until its first version is active. Nobody waits
+    /// for a shadow.
     pub fn makes_wait(&self) -> bool {
         self.until_active == Some(UntilActive::Wait)
             && self.hook == Hook::Validation

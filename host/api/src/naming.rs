@@ -18,8 +18,8 @@ pub fn launcher(job: &str) -> String {
     format!("{job}-launcher")
 }
 
-/// Name of the ServiceAccount, Role and RoleBinding that the launchers of a namespace share. No job has an account of this
-/// name: all of those end with `-launcher`.
+/// Name of the ServiceAccount, Role and RoleBinding that the launchers of a namespace share. No job
+/// has an account of this name: all of those end with `-launcher`.
 pub const SHARED_LAUNCHERS: &str = "ipu-launchers";
 
 /// Name of worker `index` of a job; the index counts over all instances.
@@ -30,8 +30,9 @@ pub fn worker(job: &str, index: u32) -> String {
 /// Longest host name, in characters.
 pub const HOST_NAME_MAX: usize = 63;
 
-/// Host name of worker `index` of a job. `None`: it is the name of the Pod. The kubelet cuts a longer one, so that all
-/// workers of the job would have the same, and Open MPI cuts one with a dot there.
+/// Host name of worker `index` of a job. `None`: it is the name of the Pod. The kubelet cuts a
+/// longer one, so that all workers of the job would have the same, and Open MPI cuts one with a dot
+/// there.
 pub fn worker_host_name(job: &str, index: u32) -> Option<String> {
     let name = worker(job, index);
     if crate::dns1123::is_label(&name) {
@@ -42,8 +43,8 @@ pub fn worker_host_name(job: &str, index: u32) -> Option<String> {
     Some(format!("{start}{end}"))
 }
 
-/// Name of a ConfigMap with variables for Pods of a job. It contains a hash of `parts`, which are its content and its
-/// owner.
+/// Name of a ConfigMap with variables for Pods of a job. It contains a hash of `parts`, which are
+/// its content and its owner.
 pub fn environment(job: &str, parts: &[&str]) -> String {
     format!("{}-env-{}", shorten(job, 230), hash(parts, 10))
 }
@@ -80,8 +81,8 @@ pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
     format!("{}-{tag}", shorten(&readable, 240))
 }
 
-/// Name of the VIPUController of the V-IPU controller `host:port`. An address that is no name of Kubernetes with the
-/// port after a dash, such as that of IPv6, is a hash.
+/// Name of the VIPUController of the V-IPU controller `host:port`. An address that is no name of
+/// Kubernetes with the port after a dash, such as that of IPv6, is a hash.
 pub fn vipu_controller(address: &str) -> String {
     let readable = address
         .rsplit_once(':')
@@ -90,15 +91,16 @@ pub fn vipu_controller(address: &str) -> String {
     readable.unwrap_or_else(|| format!("vipu-{}", hash(&["V-IPU controller", address], 10)))
 }
 
-/// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the UID, as in Kueue's own
-/// jobs.
+/// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the
+/// UID, as in Kueue's own jobs.
 pub fn workload(job: &str, uid: &str) -> String {
     let readable = shorten(&format!("ipujob-{job}"), 57);
     format!("{readable}-{}", hash(&[job, uid], 5))
 }
 
-/// Marks the ids that the releases of one cluster give, among all that are on a V-IPU controller. The mark
-/// outlives a release: whichever comes next, in whatever namespace, recognises what the last one left.
+/// Marks the ids that the releases of one cluster give, among all that are on a V-IPU controller.
+/// The mark outlives a release: whichever comes next, in whatever namespace, recognises what the
+/// last one left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     tag: String,
@@ -107,7 +109,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The mark of the cluster with this UID of the namespace `kube-system`, for the release in `namespace`.
+    /// The mark of the cluster with this UID of the namespace `kube-system`, for the release in
+    /// `namespace`.
     pub fn new(cluster: &str, namespace: &str) -> Self {
         Self {
             tag: hash(&[cluster], TAG),
@@ -130,10 +133,11 @@ impl Identity {
             && (tag == self.tag || tag == self.former_tag)
     }
 
-    /// Id of the V-IPU partition for one attempt at one slot: a readable start, the tag, and a hash of all
-    /// that makes it unique. `request` is the UID of the IPUPartition: a slot that is released and wanted
-    /// again begins at generation 1 with another object. `nonce` is random: a restored API server may hand
-    /// out a generation a second time. Nothing computes an id again; it is read from the status.
+    /// Id of the V-IPU partition for one attempt at one slot: a readable start, the tag, and a hash
+    /// of all that makes it unique. `request` is the UID of the IPUPartition: a slot that is
+    /// released and wanted again begins at generation 1 with another object. `nonce` is random: a
+    /// restored API server may hand out a generation a second time. Nothing computes an id again;
+    /// it is read from the status.
     pub fn partition_id(
         &self,
         owner: &PartitionOwner,

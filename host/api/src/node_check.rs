@@ -1,4 +1,5 @@
-//! Pure: the results of the checks of a node, in the form of the annotation that ipu-node writes and `kubectl ipu` reads.
+//! Pure: the results of the checks of a node, in the form of the annotation that ipu-node writes
+//! and `kubectl ipu` reads.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,12 @@
-//! Pure: what the Pods of an owner require of a node beside its labels, in a bounded form that an IPUPartition carries.
+//! Pure: what the Pods of an owner require of a node beside its labels, in a bounded form that an
+//! IPUPartition carries.
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Most terms, most requirements of a term, and most tolerations. Pods with more count as Pods without restrictions.
+/// Most terms, most requirements of a term, and most tolerations. Pods with more count as Pods
+/// without restrictions.
 const ITEMS_MAX: usize = 32;
 
 /// Most values of a requirement.
@@ -13,8 +15,8 @@ const VALUES_MAX: usize = 64;
 /// Longest key or value, in bytes: a label key with its prefix has 317 at most.
 const TEXT_MAX: usize = 320;
 
-/// Taints of nodes that are not ready. The API server adds tolerations of them to every Pod, so that it survives a
-/// short outage of its node; they say nothing about where new Pods should run.
+/// Taints of nodes that are not ready. The API server adds tolerations of them to every Pod, so
+/// that it survives a short outage of its node; they say nothing about where new Pods should run.
 pub const OUTAGES: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -24,7 +26,8 @@ pub const OUTAGES: [&str; 2] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeScheduling {
-    /// Terms of the required node affinity. A node matches if it matches one of them. Empty: every node matches.
+    /// Terms of the required node affinity. A node matches if it matches one of them. Empty: every
+    /// node matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub node_selector_terms: Vec<NodeTerm>,
@@ -34,7 +37,8 @@ pub struct NodeScheduling {
     pub tolerations: Vec<NodeToleration>,
 }
 
-/// A term of a required node affinity. A node matches if it matches all requirements; none matches an empty term.
+/// A term of a required node affinity. A node matches if it matches all requirements; none matches
+/// an empty term.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTerm {
@@ -97,7 +101,8 @@ pub struct NodeToleration {
 }
 
 impl NodeScheduling {
-    /// Reads the spec of a Pod. `None`: it exceeds the bounds, or has an unknown operator, so that nothing is known.
+    /// Reads the spec of a Pod. `None`: it exceeds the bounds, or has an unknown operator, so that
+    /// nothing is known.
     pub fn of(spec: &PodSpec) -> Option<Self> {
         let affinity = spec.affinity.as_ref();
         let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());

@@ -29,7 +29,8 @@ pub fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == BUSY && one.status == "True")
 }
 
-/// Time since when the controller has reported that it does not have the partition. `None`: it has the partition.
+/// Time since when the controller has reported that it does not have the partition. `None`: it has
+/// the partition.
 pub fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == MISSING && one.status == "True")
 }

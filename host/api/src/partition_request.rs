@@ -6,8 +6,9 @@ use crate::ipupartition::{IPUPartition, IPUPartitionSpec};
 use crate::labels::PARTITION_FINALIZER;
 use crate::naming::partition_object;
 
-/// The IPUPartition of its owner's slot. It has no owner reference, because it is cluster-scoped and must outlive its owner
-/// until nothing of it is left on any V-IPU controller. It has the finalizer from the start, which saves the proxy a write.
+/// The IPUPartition of its owner's slot. It has no owner reference, because it is cluster-scoped
+/// and must outlive its owner until nothing of it is left on any V-IPU controller. It has the
+/// finalizer from the start, which saves the proxy a write.
 pub fn new_partition(
     spec: IPUPartitionSpec,
     labels: Option<BTreeMap<String, String>>,

@@ -59,7 +59,8 @@ impl PodRequest {
         Self::read(&RawRequest::of_json(pod))
     }
 
-    /// Reads the request of a Pod from the API server, with checked types. `None`: the Pod requests no IPUs.
+    /// Reads the request of a Pod from the API server, with checked types. `None`: the Pod requests
+    /// no IPUs.
     pub fn of_pod(pod: &Pod) -> Result<Option<Self>, PodRequestError> {
         Self::read(&RawRequest::of_pod(pod))
     }
@@ -140,8 +141,8 @@ impl NewPartition {
     }
 }
 
-/// The reason for which no Pod can have this number of IPUs, as the end of a sentence: the rules for the size of a native Pod
-/// are those for a job.
+/// The reason for which no Pod can have this number of IPUs, as the end of a sentence: the rules
+/// for the size of a native Pod are those for a job.
 pub fn refused_size(ipus: u32, max_ipus: u32) -> Option<String> {
     if ipus > max_ipus {
         return Some(format!(
@@ -170,8 +171,8 @@ fn limit_path(list: &str, index: usize) -> String {
     format!("spec.{list}[{index}].resources.limits[{IPU_RESOURCE}]")
 }
 
-/// The container with a limit, by its index, and the limit. A limit of 0 requests nothing, as that of every resource:
-/// charts write it for a Pod without IPUs.
+/// The container with a limit, by its index, and the limit. A limit of 0 requests nothing, as that
+/// of every resource: charts write it for a Pod without IPUs.
 fn limit(raw: &RawRequest<'_>) -> Result<Option<(usize, u32)>, PodRequestError> {
     let mut found = None;
     for (index, value) in &raw.limits {
@@ -273,7 +274,8 @@ fn is_zero(value: &Value) -> bool {
     whole(value) == Some(0)
 }
 
-/// A whole number in any notation of a quantity. Clients and the API server write the same number in different ones.
+/// A whole number in any notation of a quantity. Clients and the API server write the same number
+/// in different ones.
 fn whole(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => whole_number(text),

@@ -30,7 +30,8 @@ pub struct PodTemplateError {
 }
 
 impl PodTemplate {
-    /// The template as Kubernetes reads it: quantities that are numbers become strings, and null in a map an empty string.
+    /// The template as Kubernetes reads it: quantities that are numbers become strings, and null in
+    /// a map an empty string.
     pub fn parse(&self) -> Result<PodTemplateSpec, PodTemplateError> {
         let mut template = self.0.clone();
         fill_nulls(&mut template);

@@ -42,7 +42,8 @@ pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// `spec.controllerName` of an AdmissionCheck that waits for partitions.
 pub const PARTITION_CHECK_CONTROLLER: &str = "graphcore.ai/partition";
 
-/// Reason of the condition `QuotaReserved` of an IPUJob that was started before it was in a queue. It waits for no quota.
+/// Reason of the condition `QuotaReserved` of an IPUJob that was started before it was in a queue.
+/// It waits for no quota.
 pub const STARTED_OUTSIDE_QUEUE: &str = "StartedOutsideQueue";
 
 /// Name of the pod set of the workers.
@@ -51,7 +52,8 @@ pub const WORKERS: &str = "worker";
 /// Name of the pod set of the launcher.
 pub const LAUNCHER: &str = "launcher";
 
-/// Whether Kueue decides when a job starts. A job that another controller than MultiKueue manages is not the operator's.
+/// Whether Kueue decides when a job starts. A job that another controller than MultiKueue manages
+/// is not the operator's.
 pub fn is_queued(job: &Value) -> bool {
     let queue = job
         .get("metadata")

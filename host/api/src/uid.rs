@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// The UID of an object, or an id: a hundred thousand of them are kept. It may be any text, so it is
-/// known by 128 bits of the text's digest; the default is that of no text.
+/// The UID of an object, or an id: a hundred thousand of them are kept. It may be any text, so it
+/// is known by 128 bits of the text's digest; the default is that of no text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid([u8; 16]);
 

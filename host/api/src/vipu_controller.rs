@@ -1,4 +1,5 @@
-//! VIPUController: one V-IPU controller of the admin's list, with its state, and whether it is cordoned or drained.
+//! VIPUController: one V-IPU controller of the admin's list, with its state, and whether it is
+//! cordoned or drained.
 
 use std::collections::BTreeMap;
 
@@ -56,11 +57,12 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VIPUControllerSpec {
-    /// Whether the controller is cordoned: it gets no new partitions, as a cordoned node gets no new Pods.
+    /// Whether the controller is cordoned: it gets no new partitions, as a cordoned node gets no
+    /// new Pods.
     #[serde(default)]
     pub cordoned: bool,
-    /// Whether the controller is also drained: the operator asks the owners of its partitions to end the Pods that use
-    /// them.
+    /// Whether the controller is also drained: the operator asks the owners of its partitions to
+    /// end the Pods that use them.
     #[serde(default)]
     pub draining: bool,
     /// User who has cordoned or drained the controller, as information for users.
@@ -79,8 +81,8 @@ pub struct VIPUControllerSpec {
 pub struct VIPUControllerStatus {
     /// `host:port`.
     pub address: String,
-    /// Summary of the state, in the form of `kubectl get nodes`: `Ready`, `NotReady`, `Unlisted` or `Duplicate`, with
-    /// `,Cordoned` or `,Draining`.
+    /// Summary of the state, in the form of `kubectl get nodes`: `Ready`, `NotReady`, `Unlisted` or
+    /// `Duplicate`, with `,Cordoned` or `,Draining`.
     pub summary: String,
     /// Key of the label of the nodes that reach it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -97,10 +99,12 @@ pub struct VIPUControllerStatus {
     /// IPUs of the controller.
     #[serde(default)]
     pub ipus: ControllerIpus,
-    /// Places of the IPUs in no partition, as ranges such as `4-7,16-63`. Missing: the controller does not report them.
+    /// Places of the IPUs in no partition, as ranges such as `4-7,16-63`. Missing: the controller
+    /// does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_ipus: Option<String>,
-    /// The waiting request that the controller's free IPUs are reserved for. Missing: they are not reserved.
+    /// The waiting request that the controller's free IPUs are reserved for. Missing: they are not
+    /// reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
     /// Number of partitions that the operator has created on it.
@@ -112,8 +116,8 @@ pub struct VIPUControllerStatus {
     /// Failures within the last day.
     #[serde(default)]
     pub last_day: ControllerFailures,
-    /// Conditions: `Ready` (it answers), `Listed` (it is in the admin's list), and `Drained` (it is being drained, and no
-    /// partition of the operator is left on it).
+    /// Conditions: `Ready` (it answers), `Listed` (it is in the admin's list), and `Drained` (it is
+    /// being drained, and no partition of the operator is left on it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -128,11 +132,13 @@ pub struct ControllerIpus {
     pub used: u32,
     /// Number of IPUs in partitions that the operator has not created.
     pub used_by_others: u32,
-    /// Size of the largest partition that could be created now, in IPUs. It is an estimate, unless `freeIpus` is set.
+    /// Size of the largest partition that could be created now, in IPUs. It is an estimate, unless
+    /// `freeIpus` is set.
     pub largest_free: u32,
-    /// Estimated size of the largest partition that a new request would get now, in IPUs. IPUs that are reserved for waiting
-    /// requests are not included. It is 0 while the controller is cordoned, does not answer, or no node reaches it.
-    /// Policies and quotas may allow less. Missing: not known.
+    /// Estimated size of the largest partition that a new request would get now, in IPUs. IPUs that
+    /// are reserved for waiting requests are not included. It is 0 while the controller is
+    /// cordoned, does not answer, or no node reaches it. Policies and quotas may allow less.
+    /// Missing: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<u32>,
 }

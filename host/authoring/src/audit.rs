@@ -1,5 +1,5 @@
-//! `policy audit`: lists the IPUJobs and native Pods of a cluster, with the rights of its user, and prints those that a
-//! validation guest would refuse.
+//! `policy audit`: lists the IPUJobs and native Pods of a cluster, with the rights of its user, and
+//! prints those that a validation guest would refuse.
 
 mod cluster;
 mod output;
@@ -38,8 +38,8 @@ use super::{PolicyCliError, no_answer, no_policy, unusable};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct AuditArgs {
-    /// The component of a validation guest, such as my-rule.wasm; the manifest of an IPUPolicy (.yaml, .yml or .json); or
-    /// ipupolicy/NAME, an IPUPolicy of the cluster.
+    /// The component of a validation guest, such as my-rule.wasm; the manifest of an IPUPolicy
+    /// (.yaml, .yml or .json); or ipupolicy/NAME, an IPUPolicy of the cluster.
     subject: Target,
     /// The component of the IPUPolicy, if its source is a ConfigMap or a registry.
     #[arg(long)]
@@ -50,13 +50,15 @@ pub(super) struct AuditArgs {
     /// Settings, as a JSON object; by default those of the IPUPolicy.
     #[arg(long, value_parser = settings)]
     settings: Option<String>,
-    /// Audit this namespace alone; may be given again. By default all namespaces that the operator serves.
+    /// Audit this namespace alone; may be given again. By default all namespaces that the operator
+    /// serves.
     #[arg(long, short)]
     namespace: Vec<String>,
     /// Context of the kubeconfig; by default the current one.
     #[arg(long)]
     context: Option<String>,
-    /// Name of the user of the requests that the guest gets. The cluster does not store who created an object.
+    /// Name of the user of the requests that the guest gets. The cluster does not store who created
+    /// an object.
     #[arg(long, default_value = "")]
     user: String,
     /// Group of that user; may be given again.
@@ -307,8 +309,8 @@ impl Judge {
         }
     }
 
-    /// Whether the operator calls the guest about updates of an object, for whose creation it would not. A condition that
-    /// fails for such an update may match another one.
+    /// Whether the operator calls the guest about updates of an object, for whose creation it would
+    /// not. A condition that fails for such an update may match another one.
     async fn is_only_at_updates(&self, subject: &Subject) -> bool {
         if !self.matcher.has_conditions() {
             return false;

@@ -1,5 +1,5 @@
-//! `policy compile`: the process in which the operator compiles a component. It reads the component from standard
-//! input, and writes the code to standard output.
+//! `policy compile`: the process in which the operator compiles a component. It reads the component
+//! from standard input, and writes the code to standard output.
 
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Largest document that is read, in bytes: twice the limit of an API server, because updates contain two objects.
+/// Largest document that is read, in bytes: twice the limit of an API server, because updates
+/// contain two objects.
 const LIMIT: u64 = 8 << 20;
 
 /// Failure to read a document.

@@ -1,4 +1,5 @@
-//! `policy evaluate`: replays jobs in virtual time with placement policies, and prints what each of them reaches.
+//! `policy evaluate`: replays jobs in virtual time with placement policies, and prints what each of
+//! them reaches.
 //!
 //! The budget of a call is fuel: the same files give the same output on every machine.
 
@@ -53,14 +54,15 @@ enum BlockChoiceArg {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct EvaluateArgs {
-    /// The policy: a component of world placement, such as best-fit.wasm, or `built-in` for the built-in
-    /// serial walk.
+    /// The policy: a component of world placement, such as best-fit.wasm, or `built-in` for the
+    /// built-in serial walk.
     guest: String,
     /// Another policy to compare it with, named in the same way; may be repeated.
     #[arg(long, value_name = "GUEST")]
     compare: Vec<String>,
-    /// CSV file of the jobs. Its first line names the columns: namespace, arrival_seconds, ipus (of a
-    /// partition), duration_seconds, and optionally gang (partitions that are useful only together).
+    /// CSV file of the jobs. Its first line names the columns: namespace, arrival_seconds, ipus (of
+    /// a partition), duration_seconds, and optionally gang (partitions that are useful only
+    /// together).
     #[arg(
         long,
         required_unless_present = "generate",
@@ -74,12 +76,13 @@ pub(super) struct EvaluateArgs {
     /// Number of generated jobs.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// YAML or JSON file of the V-IPU controllers: a list of {name, ipus}, or {name, ipus, count} for
-    /// several equal ones.
+    /// YAML or JSON file of the V-IPU controllers: a list of {name, ipus}, or {name, ipus, count}
+    /// for several equal ones.
     #[arg(long)]
     controllers: PathBuf,
-    /// Move the arrivals closer together or further apart, so that the jobs need this percentage of the
-    /// IPUs until the last one arrives; by default as the file has them, and 90 for generated jobs.
+    /// Move the arrivals closer together or further apart, so that the jobs need this percentage of
+    /// the IPUs until the last one arrives; by default as the file has them, and 90 for generated
+    /// jobs.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     load: Option<u32>,
     /// IPUs from which on a job counts as large; by default half of the largest controller.
@@ -88,15 +91,16 @@ pub(super) struct EvaluateArgs {
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
     #[arg(long, default_value_t = Settings::default().backfill_limit.as_secs())]
     backfill_limit_seconds: u64,
-    /// Order of the waiting requests. The operator has only that by creation: compare both to find out what a
-    /// fair share of the namespaces would bring.
+    /// Order of the waiting requests. The operator has only that by creation: compare both to find
+    /// out what a fair share of the namespaces would bring.
     #[arg(long, value_enum, default_value_t = OrderArg::Creation)]
     order: OrderArg,
-    /// Show the policies which blocks of IPUs are free, as V-IPU controllers that report the places of IPUs do.
-    /// Compare both to find out what the knowledge is worth.
+    /// Show the policies which blocks of IPUs are free, as V-IPU controllers that report the places
+    /// of IPUs do. Compare both to find out what the knowledge is worth.
     #[arg(long)]
     exact_blocks: bool,
-    /// The free block that a V-IPU controller splits for a partition. Compare both to find out what the choice is worth.
+    /// The free block that a V-IPU controller splits for a partition. Compare both to find out what
+    /// the choice is worth.
     #[arg(long, value_enum, default_value_t = BlockChoiceArg::Smallest)]
     block_choice: BlockChoiceArg,
     /// Settings for the components, as a JSON object.

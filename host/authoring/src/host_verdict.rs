@@ -69,7 +69,8 @@ pub(super) fn host_verdict(
     }
 }
 
-/// Returns the verdict of a validation guest that holds: of a Pod without a size, what other sizes have too.
+/// Returns the verdict of a validation guest that holds: of a Pod without a size, what other sizes
+/// have too.
 pub(super) fn held(
     verdict: Verdict,
     review: &Review,

@@ -1,18 +1,21 @@
 //! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
 //!
 //! Entry points:
-//! - [`PolicyArgs`] is the command line, and [`run()`] carries it out. Each subcommand has a file. Its result is
-//!   separate from the output, which goes to a writer.
-//! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench` and `diff` read a
-//!   guest as the operator does; `host_verdict` evaluates an answer as the operator does.
-//! - `record` reads the requests that a live operator passes to its guests, and `replay` calls two guests with them.
+//! - [`PolicyArgs`] is the command line, and [`run()`] carries it out. Each subcommand has a file.
+//!   Its result is separate from the output, which goes to a writer.
+//! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench`
+//!   and `diff` read a guest as the operator does; `host_verdict` evaluates an answer as the
+//!   operator does.
+//! - `record` reads the requests that a live operator passes to its guests, and `replay` calls two
+//!   guests with them.
 //! - `audit` lists the objects of a cluster, and prints those that a validation guest would refuse.
-//! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to and from a registry.
+//! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to and
+//!   from a registry.
 //! - `compile` is the process that the operator starts to compile a module.
 //!
-//! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`, `ipu-policies` and
-//! `ipu-admission`. It must not know V-IPU controllers, and only `audit/cluster` knows the API server: any
-//! other request comes from a file or from a socket.
+//! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`,
+//! `ipu-policies` and `ipu-admission`. It must not know V-IPU controllers, and only `audit/cluster`
+//! knows the API server: any other request comes from a file or from a socket.
 #![forbid(unsafe_code)]
 
 mod audit;
@@ -74,13 +77,13 @@ enum PolicyCommand {
     Test(test::TestArgs),
     /// Measure the calls of a component, beside those of the built-in one or of another one.
     Bench(bench::BenchArgs),
-    /// Record the requests of a running operator to its guests, and their answers, without the values of
-    /// environment variables (run in the operator's container).
+    /// Record the requests of a running operator to its guests, and their answers, without the
+    /// values of environment variables (run in the operator's container).
     Record(record::RecordArgs),
     /// Run recorded requests with two components, and print the answers that differ.
     Replay(replay::ReplayArgs),
-    /// List the IPUJobs and native Pods of a cluster that a validation guest or an IPUPolicy would refuse. The exit code
-    /// is 3 if there are any.
+    /// List the IPUJobs and native Pods of a cluster that a validation guest or an IPUPolicy would
+    /// refuse. The exit code is 3 if there are any.
     Audit(audit::AuditArgs),
     /// Replay jobs in virtual time with placement policies, and print the results of each of them.
     Evaluate(evaluate::EvaluateArgs),
@@ -192,7 +195,8 @@ pub enum PolicyCliError {
     Output(#[from] io::Error),
 }
 
-/// Exit code of an audit that finds objects that would be refused: 1 is any error, and 2 a wrong command line.
+/// Exit code of an audit that finds objects that would be refused: 1 is any error, and 2 a wrong
+/// command line.
 const REFUSED: u8 = 3;
 
 impl PolicyCliError {

@@ -1,7 +1,7 @@
 //! `policy new`: creates a project for a guest, which builds and passes its cases without a change.
 //!
-//! A macro generates the bindings from the contract when the project is built. Its version compiles with Rust 1.85 and
-//! later.
+//! A macro generates the bindings from the contract when the project is built. Its version compiles
+//! with Rust 1.85 and later.
 
 use std::path::PathBuf;
 use std::{fs, io};

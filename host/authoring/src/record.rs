@@ -18,8 +18,8 @@ pub(super) struct RecordArgs {
     /// Record the requests to this hook alone.
     #[arg(long)]
     hook: Option<World>,
-    /// Record only the requests to the component of this digest. Without it, requests to shadow policies
-    /// and to each policy of a chain are recorded too.
+    /// Record only the requests to the component of this digest. Without it, requests to shadow
+    /// policies and to each policy of a chain are recorded too.
     #[arg(long)]
     digest: Option<String>,
     /// End after so many requests.

@@ -21,7 +21,8 @@ const PASSWORD: u64 = 64 << 10;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct RegistryArgs {
-    /// User at the registry; without it, what `docker login` or `podman login` keeps in config.json.
+    /// User at the registry; without it, what `docker login` or `podman login` keeps in
+    /// config.json.
     #[arg(long, requires = "password_stdin")]
     username: Option<String>,
     /// Read the user's password from the standard input.

@@ -1,6 +1,7 @@
 //! `policy replay`: calls two components with recorded requests, and prints the differences.
 //!
-//! The budget of a call is fuel, and the output has no times: the same three files give the same output on every machine.
+//! The budget of a call is fuel, and the output has no times: the same three files give the same
+//! output on every machine.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -1,4 +1,5 @@
-//! `policy run`: calls a component with one request, and prints the answer, the verdict of the host, and the cost.
+//! `policy run`: calls a component with one request, and prints the answer, the verdict of the
+//! host, and the cost.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,9 +21,9 @@ use super::{PolicyCliError, no_answer, no_policy, write_json};
 pub(super) struct RunArgs {
     /// The component, such as my-placement.wasm.
     file: PathBuf,
-    /// File with the request, JSON or YAML: {operation, object, oldObject} or an AdmissionReview for
-    /// defaulting and validation, {request, controllers, attempts} for placement. Without it, the
-    /// sample request of `policy check`.
+    /// File with the request, JSON or YAML: {operation, object, oldObject} or an AdmissionReview
+    /// for defaulting and validation, {request, controllers, attempts} for placement. Without it,
+    /// the sample request of `policy check`.
     #[arg(long)]
     request: Option<PathBuf>,
     /// The world that it should implement; by default the one that its exports show.

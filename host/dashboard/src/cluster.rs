@@ -117,8 +117,9 @@ impl<V> Default for Collection<V> {
 }
 
 impl<V> Collection<V> {
-    /// Applies an event of the watch. `keep` reduces an object to the stored fields; `None`: it is unreadable. Returns
-    /// whether the stored fields have changed: a kubelet reports its node every few minutes, and changes none of them.
+    /// Applies an event of the watch. `keep` reduces an object to the stored fields; `None`: it is
+    /// unreadable. Returns whether the stored fields have changed: a kubelet reports its node every
+    /// few minutes, and changes none of them.
     pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> Option<V>) -> bool
     where
         V: PartialEq,

@@ -1,18 +1,19 @@
-//! `kubectl ipu dashboard`: a page on localhost that shows where the IPUs of a cluster are, with the kubeconfig and the
-//! rights of its user. It needs no server of the operator, and nothing from the internet.
+//! `kubectl ipu dashboard`: a page on localhost that shows where the IPUs of a cluster are, with
+//! the kubeconfig and the rights of its user. It needs no server of the operator, and nothing from
+//! the internet.
 //!
 //! Entry points:
 //! - [`run`] serves the page until Ctrl-C. [`options`] are its options.
-//! - [`watches`] stores a [`projection`] of each object in [`cluster`], in bounded memory. A watch ends with the rights
-//!   of the user.
-//! - [`view`] makes each view of the page from it, and [`server`] serves the views as JSON beside the page.
-//!   [`server::guard`] authorizes requests.
+//! - [`watches`] stores a [`projection`] of each object in [`cluster`], in bounded memory. A watch
+//!   ends with the rights of the user.
+//! - [`view`] makes each view of the page from it, and [`server`] serves the views as JSON beside
+//!   the page. [`server::guard`] authorizes requests.
 //! - [`past`] keeps a few numbers of the last day, as far as this process has seen it.
 //! - [`reading`] reads one partition, its owner and Pods on demand.
 //! - [`queue`], [`pods`] and [`store`] are used by the other commands of the plugin, too.
 //!
-//! It writes nothing. It must not know guests, the V-IPU, or any other package of this workspace but the API and the
-//! texts.
+//! It writes nothing. It must not know guests, the V-IPU, or any other package of this workspace
+//! but the API and the texts.
 #![forbid(unsafe_code)]
 
 pub mod cluster;
@@ -48,8 +49,8 @@ use crate::server::{Guard, Sources, router};
 use crate::shared::Shared;
 use crate::view::JobObjects;
 
-/// Returns the next things to do about an IPUJob, in sentences. They are those of `kubectl ipu why`, which is in another
-/// package.
+/// Returns the next things to do about an IPUJob, in sentences. They are those of
+/// `kubectl ipu why`, which is in another package.
 pub type Advise = fn(&JobObjects, Timestamp) -> Vec<String>;
 
 /// The namespaces of a user.

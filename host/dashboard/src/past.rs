@@ -1,5 +1,5 @@
-//! Pure: numbers of the cluster over the last day, as far as this process has seen it. The API server has no history of
-//! them.
+//! Pure: numbers of the cluster over the last day, as far as this process has seen it. The API
+//! server has no history of them.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,8 @@ use serde::Serialize;
 /// Time between two samples.
 pub const PERIOD: SignedDuration = SignedDuration::from_secs(10);
 
-/// Most time between two samples of one run. A machine that was suspended has seen nothing meanwhile.
+/// Most time between two samples of one run. A machine that was suspended has seen nothing
+/// meanwhile.
 const GAP_MAX: SignedDuration = SignedDuration::from_secs(30);
 
 /// Age from which on nothing is kept.

@@ -29,8 +29,8 @@ pub struct Entry<'a> {
     pub is_waiting: bool,
 }
 
-/// The names of those that wait, in the order of the queue. Partitions that are useful only together have one place: that of
-/// the first of them, whether it waits or not.
+/// The names of those that wait, in the order of the queue. Partitions that are useful only
+/// together have one place: that of the first of them, whether it waits or not.
 pub fn order(partitions: &[IPUPartition], now: Timestamp) -> Vec<&str> {
     order_of(partitions.iter().map(|one| entry(one, now)))
 }

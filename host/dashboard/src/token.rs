@@ -1,5 +1,5 @@
-//! The secret in the URL of the page. Other users of the machine can reach the port, and must not get the rights of
-//! this user.
+//! The secret in the URL of the page. Other users of the machine can reach the port, and must not
+//! get the rights of this user.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

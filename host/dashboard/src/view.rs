@@ -1,5 +1,5 @@
-//! Pure: computes the views of the page from the state of the cluster, as JSON. The order of all rows is stable: it
-//! depends only on names and on the queue.
+//! Pure: computes the views of the page from the state of the cluster, as JSON. The order of all
+//! rows is stable: it depends only on names and on the queue.
 
 mod attention;
 mod block;

@@ -21,12 +21,12 @@ use crate::projection::{Accounted, Controller, Job, Node, Partition, Policy};
 use crate::shared::Shared;
 use crate::shown::shown;
 
-/// Length of a watch, in seconds. The API server checks the rights of the user only at the beginning of a watch, so it
-/// still reports changes for this time after the end of the rights.
+/// Length of a watch, in seconds. The API server checks the rights of the user only at the
+/// beginning of a watch, so it still reports changes for this time after the end of the rights.
 pub const WATCH_SECONDS: u32 = 30;
 
-/// Page size of a list. A page is in memory as a whole until its objects are reduced to the stored fields. An
-/// IPUAccounting may have a few hundred kilobytes.
+/// Page size of a list. A page is in memory as a whole until its objects are reduced to the stored
+/// fields. An IPUAccounting may have a few hundred kilobytes.
 const fn list_page(kind: Kind) -> u32 {
     match kind {
         Kind::Accountings => 8,
@@ -36,8 +36,8 @@ const fn list_page(kind: Kind) -> u32 {
     }
 }
 
-/// Watches all kinds until each of them is refused. `namespace`: the namespace of the IPUJobs if the user may not list
-/// all.
+/// Watches all kinds until each of them is refused. `namespace`: the namespace of the IPUJobs if
+/// the user may not list all.
 pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
     let controllers = watch::<VIPUController, _>(
         client,
@@ -82,7 +82,8 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
     tokio::join!(controllers, accountings, partitions, policies, nodes, jobs);
 }
 
-/// A kind of the operator, for untyped objects, so that an unreadable one does not affect the others.
+/// A kind of the operator, for untyped objects, so that an unreadable one does not affect the
+/// others.
 pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }

@@ -1,8 +1,8 @@
-//! Pure: what no policy can surpass: an exact optimum for small instances, and relaxations, in which IPUs count and their
-//! places do not.
+//! Pure: what no policy can surpass: an exact optimum for small instances, and relaxations, in
+//! which IPUs count and their places do not.
 //!
-//! The relaxations are no solutions: an exact optimum may be worse than its bound, and never better. A gap is therefore
-//! the most that a better policy could gain.
+//! The relaxations are no solutions: an exact optimum may be worse than its bound, and never
+//! better. A gap is therefore the most that a better policy could gain.
 
 pub(crate) mod percentile;
 
@@ -13,8 +13,8 @@ use crate::jobs::Job;
 use crate::optimum;
 use crate::statistics::float;
 
-/// Returns the lowest possible sum of all waiting times, each multiplied with the weight of its job, or a lower bound if
-/// the instance is too large for an exact solution.
+/// Returns the lowest possible sum of all waiting times, each multiplied with the weight of its
+/// job, or a lower bound if the instance is too large for an exact solution.
 pub(crate) fn least_wait(
     jobs: &[&Job],
     weight: impl Fn(&Job) -> f64,
@@ -30,8 +30,9 @@ pub(crate) fn least_end(jobs: &[&Job], controllers: &[Controller]) -> f64 {
     optimum.unwrap_or_else(|| float(last_end(jobs, controllers)))
 }
 
-/// Returns a second before which the last job cannot end: each job runs for its duration after its arrival, and for each
-/// partition size, the jobs of at least this size cannot use more IPUs than the controllers have in blocks of it.
+/// Returns a second before which the last job cannot end: each job runs for its duration after its
+/// arrival, and for each partition size, the jobs of at least this size cannot use more IPUs than
+/// the controllers have in blocks of it.
 pub(crate) fn last_end(jobs: &[&Job], controllers: &[Controller]) -> u64 {
     let alone = jobs
         .iter()
@@ -54,7 +55,8 @@ pub(crate) fn last_end(jobs: &[&Job], controllers: &[Controller]) -> u64 {
     together.fold(alone, u64::max)
 }
 
-/// Returns the most IPU-seconds that the jobs can have used until this second: each runs from its arrival on.
+/// Returns the most IPU-seconds that the jobs can have used until this second: each runs from its
+/// arrival on.
 pub(crate) fn work_until(jobs: &[&Job], until: u64) -> f64 {
     let work = jobs.iter().map(|job| {
         let ran = until.saturating_sub(job.arrival).min(job.duration);
@@ -63,12 +65,14 @@ pub(crate) fn work_until(jobs: &[&Job], until: u64) -> f64 {
     float(work.sum::<u128>())
 }
 
-/// Returns a lower bound of the sum of all waiting times, each multiplied with the weight of its job.
+/// Returns a lower bound of the sum of all waiting times, each multiplied with the weight of its
+/// job.
 ///
-/// In the relaxation, a job may be interrupted and spread over all IPUs at any time. Then it is optimal to work on the job
-/// with the largest weight for its work, and the mean moment of a job's work is as early as it can be. A real job works
-/// at a constant rate, so this moment is half of its duration after its start (Goemans, "Improved approximation
-/// algorithms for scheduling with release dates", 1997).
+/// In the relaxation, a job may be interrupted and spread over all IPUs at any time. Then it is
+/// optimal to work on the job with the largest weight for its work, and the mean moment of a job's
+/// work is as early as it can be. A real job works at a constant rate, so this moment is half of
+/// its duration after its start (Goemans, "Improved approximation algorithms for scheduling with
+/// release dates", 1997).
 pub(crate) fn weighted_wait(jobs: &[&Job], weight: impl Fn(&Job) -> f64, ipus: u64) -> f64 {
     let rate = float(ipus.max(1));
     let weighted = jobs.iter().map(|job| (*job, weight(job)));
@@ -173,7 +177,8 @@ mod tests {
 
     #[test]
     fn the_wait_of_jobs_that_use_all_ipus_is_exact() {
-        // Each uses the whole controller, so the relaxation is the problem itself: the shorter one first.
+        // Each uses the whole controller, so the relaxation is the problem itself: the shorter one
+        // first.
         let cases = [
             (vec![job(0, (1, 8), 50), job(0, (1, 8), 20)], 20.0),
             (vec![job(0, (1, 8), 20), job(20, (1, 8), 50)], 0.0),

@@ -1,4 +1,5 @@
-//! Pure: the IPUs of one V-IPU controller as a buddy allocator: a partition is one block, aligned to its size.
+//! Pure: the IPUs of one V-IPU controller as a buddy allocator: a partition is one block, aligned
+//! to its size.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,8 @@ pub(crate) struct Buddy {
 }
 
 impl Buddy {
-    /// Creates a controller without partitions. A number of IPUs that is no power of two consists of several blocks.
+    /// Creates a controller without partitions. A number of IPUs that is no power of two consists
+    /// of several blocks.
     pub(crate) fn new(ipus: u32) -> Self {
         let mut free = vec![BTreeSet::new(); ORDERS];
         let mut first = 0;

@@ -12,8 +12,8 @@ use crate::replay::{Counts, Outcome, Replay};
 use crate::statistics::{float, jain, mean, percentile};
 use crate::timeline::Point;
 
-/// Duration below which a job counts as one of this duration for its slowdown, in seconds: otherwise jobs of a second
-/// would be all that counts.
+/// Duration below which a job counts as one of this duration for its slowdown, in seconds:
+/// otherwise jobs of a second would be all that counts.
 const SLOWDOWN_BOUND: f64 = 10.0;
 
 /// The replayed jobs.
@@ -174,7 +174,8 @@ fn of_capacity(input: Input<'_>, runs: &[Run<'_>], replay: &Replay) -> Vec<Figur
     let least_end = bound::last_end(&jobs, input.controllers);
     let timeline = &replay.timeline;
     let running = |point: &Point| float(point.running) / ipus;
-    // The last jobs of a trace may run for months, alone: the time after the last arrival would be all that counts.
+    // The last jobs of a trace may run for months, alone: the time after the last arrival would be
+    // all that counts.
     let (until, least_until) = if last_arrival > first {
         (Some(last_arrival), last_arrival)
     } else {

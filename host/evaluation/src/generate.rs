@@ -1,10 +1,12 @@
-//! Pure: makes jobs from a seed: sizes from 1 to 256 IPUs, gangs, bursts, and namespaces of different sizes.
+//! Pure: makes jobs from a seed: sizes from 1 to 256 IPUs, gangs, bursts, and namespaces of
+//! different sizes.
 
 use std::sync::Arc;
 
 use crate::jobs::Job;
 
-/// Sizes of partitions, with their weights. Small ones are the most frequent, as in traces of real clusters.
+/// Sizes of partitions, with their weights. Small ones are the most frequent, as in traces of real
+/// clusters.
 const SIZES: [(u32, u64); 9] = [
     (1, 40),
     (2, 14),
@@ -38,7 +40,8 @@ const NAMESPACES: [(&str, u64); 8] = [
 /// Seconds between two jobs of a burst, at most.
 const GAP: u64 = 60;
 
-/// Durations: from 2^5 seconds (half a minute) up to 2^16 (18 hours), each power of two as likely as the others.
+/// Durations: from 2^5 seconds (half a minute) up to 2^16 (18 hours), each power of two as likely
+/// as the others.
 const DURATIONS: (u64, u64) = (5, 16);
 
 /// Makes jobs. Partitions have at most `largest` IPUs.

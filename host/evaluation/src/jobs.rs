@@ -44,15 +44,16 @@ impl Job {
     }
 }
 
-/// Returns the IPU-seconds of jobs as a share of what the controllers have while the jobs arrive. `None` if all arrive
-/// at once. Jobs that never fit do not count.
+/// Returns the IPU-seconds of jobs as a share of what the controllers have while the jobs arrive.
+/// `None` if all arrive at once. Jobs that never fit do not count.
 pub fn offered_load(jobs: &[Job], controllers: &[Controller]) -> Option<f64> {
     let span = span(jobs)?;
     let capacity = u128::from(controllers::capacity(controllers)) * u128::from(span);
     Some(float(work(jobs, controllers)) / float(capacity))
 }
 
-/// Moves the arrivals so that the offered load is this percentage. The order and the proportions of the gaps stay.
+/// Moves the arrivals so that the offered load is this percentage. The order and the proportions of
+/// the gaps stay.
 pub fn at_load(jobs: &mut [Job], controllers: &[Controller], percent: u32) {
     let Some(span) = span(jobs) else { return };
     let first = jobs.first().map_or(0, |job| job.arrival);

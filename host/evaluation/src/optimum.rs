@@ -1,11 +1,13 @@
-//! Pure: the exact optimum of small instances: no policy and no order of the queue can do better, even if it knows all
-//! arrivals and durations.
+//! Pure: the exact optimum of small instances: no policy and no order of the queue can do better,
+//! even if it knows all arrivals and durations.
 //!
-//! The search is a branch and bound in plain Rust. A time-indexed integer program, as a solver takes it, needs a variable
-//! for each job, block and second, and durations are thousands of seconds; the search needs only the ends of jobs. In some
-//! optimal schedule each job starts at its arrival, or when the last job before it in its block ends: otherwise it could
-//! start earlier. So it is enough to try each order of the jobs with each choice of blocks. Blocks that can be exchanged
-//! with each other are tried once, and states that were reached at a lower cost are not searched again.
+//! The search is a branch and bound in plain Rust. A time-indexed integer program, as a solver
+//! takes it, needs a variable for each job, block and second, and durations are thousands of
+//! seconds; the search needs only the ends of jobs. In some optimal schedule each job starts at its
+//! arrival, or when the last job before it in its block ends: otherwise it could start earlier. So
+//! it is enough to try each order of the jobs with each choice of blocks. Blocks that can be
+//! exchanged with each other are tried once, and states that were reached at a lower cost are not
+//! searched again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +32,8 @@ const STATES_MAX: usize = 100_000;
 /// Mark of the IPUs that a gang has chosen, while its start is not known.
 const CHOSEN: u64 = u64::MAX;
 
-/// Returns the lowest possible sum of all waiting times, each multiplied with the weight of its job. `None` if the
-/// instance is too large for an exact solution, or a job never fits.
+/// Returns the lowest possible sum of all waiting times, each multiplied with the weight of its
+/// job. `None` if the instance is too large for an exact solution, or a job never fits.
 pub(crate) fn weighted_wait(
     jobs: &[&Job],
     weight: impl Fn(&Job) -> f64,
@@ -52,11 +54,12 @@ pub(crate) fn last_end(jobs: &[&Job], controllers: &[Controller]) -> Option<f64>
     solve(jobs, controllers, &cost)
 }
 
-/// The cost of a schedule with one more job: the cost before, the index of the job, and the second in which it starts.
+/// The cost of a schedule with one more job: the cost before, the index of the job, and the second
+/// in which it starts.
 type Cost<'a> = &'a dyn Fn(f64, usize, u64) -> f64;
 
-/// For each controller, the second from which on each IPU is free. IPUs are ordered so that equal halves of blocks, and
-/// equal controllers, are one state.
+/// For each controller, the second from which on each IPU is free. IPUs are ordered so that equal
+/// halves of blocks, and equal controllers, are one state.
 type Free = Vec<Vec<u64>>;
 
 fn solve(jobs: &[&Job], controllers: &[Controller], cost: Cost<'_>) -> Option<f64> {
@@ -165,13 +168,15 @@ fn blocks(job: &Job, free: &[Vec<u64>]) -> Vec<(usize, usize)> {
     blocks.collect()
 }
 
-/// Returns the second from which on a whole block is free. `None` if another partition of the gang has it.
+/// Returns the second from which on a whole block is free. `None` if another partition of the gang
+/// has it.
 fn ready(block: &[u64]) -> Option<u64> {
     let ready = block.iter().copied().max().unwrap_or(0);
     (ready != CHOSEN).then_some(ready)
 }
 
-/// Orders the IPUs: it does not matter which of two equal controllers, or of two halves of a block, is which.
+/// Orders the IPUs: it does not matter which of two equal controllers, or of two halves of a block,
+/// is which.
 fn ordered(mut free: Free) -> Free {
     for ipus in &mut free {
         in_order(ipus);
@@ -180,7 +185,8 @@ fn ordered(mut free: Free) -> Free {
     free
 }
 
-/// Orders the IPUs of one controller, which consists of several blocks if their number is no power of two.
+/// Orders the IPUs of one controller, which consists of several blocks if their number is no power
+/// of two.
 fn in_order(ipus: &mut [u64]) {
     let length = u32::try_from(ipus.len()).unwrap_or(u32::MAX);
     let (block, rest) = ipus.split_at_mut(largest_partition(length) as usize);

@@ -49,9 +49,9 @@ impl Pool {
         &self.refs
     }
 
-    /// Returns the controllers as placement sees them. The largest free partition and the free blocks are estimates from
-    /// the number of free IPUs, as of a controller that does not report which IPUs are free. They are `exact` as of one
-    /// that does.
+    /// Returns the controllers as placement sees them. The largest free partition and the free
+    /// blocks are estimates from the number of free IPUs, as of a controller that does not report
+    /// which IPUs are free. They are `exact` as of one that does.
     pub(crate) fn views(&self, exact: bool) -> Vec<ControllerView> {
         let controllers = self.refs.iter().zip(&self.totals).zip(&self.buddies);
         let views = controllers.map(|((controller, &total), buddy)| ControllerView {
@@ -74,7 +74,8 @@ impl Pool {
         views.collect()
     }
 
-    /// Creates a partition on the controller with this name. `None`: it has no aligned block of that size.
+    /// Creates a partition on the controller with this name. `None`: it has no aligned block of
+    /// that size.
     pub(crate) fn create(&mut self, name: &str, ipus: u32, choice: BlockChoice) -> Option<Block> {
         let controller = self.refs.iter().position(|one| one.name == name)?;
         let first = self.buddies[controller].take(ipus, choice)?;
@@ -95,8 +96,8 @@ impl Pool {
         self.buddies.iter().any(|buddy| buddy.largest() >= ipus)
     }
 
-    /// Returns the expected number of free IPUs that a partition cannot use: those outside free blocks of its size. `mix`
-    /// is the share of each size of partitions.
+    /// Returns the expected number of free IPUs that a partition cannot use: those outside free
+    /// blocks of its size. `mix` is the share of each size of partitions.
     pub(crate) fn fragmentation(&self, mix: &[(u32, f64)]) -> f64 {
         let outside = |buddy: &Buddy, ipus| buddy.free() - buddy.free_in_blocks_of(ipus);
         let each = mix.iter().map(|&(ipus, share)| {
@@ -106,7 +107,8 @@ impl Pool {
         each.sum()
     }
 
-    /// Returns the same if all free IPUs of the controllers were adjacent: a bound that no policy can pass.
+    /// Returns the same if all free IPUs of the controllers were adjacent: a bound that no policy
+    /// can pass.
     pub(crate) fn least_fragmentation(&self, mix: &[(u32, f64)]) -> f64 {
         let free: u32 = self.buddies.iter().map(Buddy::free).sum();
         let each = mix

@@ -1,7 +1,8 @@
 //! Pure: replays jobs in virtual time: their arrivals, placements and ends.
 //!
-//! A partition is created, and removed, in no time. Whenever IPUs are released, the waiting requests are served in the
-//! order of the operator's queue. A new request is served at once, after those.
+//! A partition is created, and removed, in no time. Whenever IPUs are released, the waiting
+//! requests are served in the order of the operator's queue. A new request is served at once, after
+//! those.
 
 mod order;
 mod serve;
@@ -26,7 +27,8 @@ use crate::statistics::float;
 use crate::timeline::{Point, Timeline};
 use crate::usage::Usages;
 
-/// Moments without a running job after which a replay ends: its gangs take each other's IPUs for ever.
+/// Moments without a running job after which a replay ends: its gangs take each other's IPUs for
+/// ever.
 const IDLE_MAX: u32 = 100;
 
 /// The order of the waiting requests.
@@ -35,8 +37,8 @@ pub enum Order {
     /// By creation, as in the operator.
     #[default]
     Creation,
-    /// By the IPUs of the namespace, the fewest first, and then by creation. The operator does not have this order; the
-    /// replay measures its effect.
+    /// By the IPUs of the namespace, the fewest first, and then by creation. The operator does not
+    /// have this order; the replay measures its effect.
     FairShare,
 }
 
@@ -116,8 +118,8 @@ pub struct Replay {
     pub counts: Counts,
 }
 
-/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of the decision, too, so
-/// that one policy can follow another.
+/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of
+/// the decision, too, so that one policy can follow another.
 pub fn replay(
     jobs: &[Job],
     controllers: &[Controller],
@@ -238,7 +240,8 @@ impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
         !blocks.is_empty()
     }
 
-    /// The partitions of a gang are released and requested again if its other members find no capacity.
+    /// The partitions of a gang are released and requested again if its other members find no
+    /// capacity.
     fn release_gang(&mut self, index: usize, now: u64) -> bool {
         let job = &self.jobs[index];
         let Some(requested) = self.requested.get_mut(&index) else {

@@ -83,8 +83,8 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// Returns the most important figures as a table in Markdown, with the gap behind each value. `compared` is what the
-    /// rows differ in, such as `policy`.
+    /// Returns the most important figures as a table in Markdown, with the gap behind each value.
+    /// `compared` is what the rows differ in, such as `policy`.
     pub fn markdown(&self, compared: &str) -> String {
         let rows = self.policies.iter().map(|one| {
             let figures = columns(one).map(|figure| {
@@ -125,7 +125,8 @@ impl<'a> Report<'a> {
         format!("{text}\n\n{names}\n{columns}\n")
     }
 
-    /// Returns the figures with this index of all policies. The bound is empty if it differs between the policies.
+    /// Returns the figures with this index of all policies. The bound is empty if it differs
+    /// between the policies.
     fn row(&self, index: usize, first: &Figure) -> String {
         let figures = || {
             self.policies

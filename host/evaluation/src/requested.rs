@@ -83,7 +83,8 @@ impl Requested {
         self.set_ready(slot, false, now);
     }
 
-    /// Ends a round of attempts, of which nothing else is new: in the next one, refusals do not count.
+    /// Ends a round of attempts, of which nothing else is new: in the next one, refusals do not
+    /// count.
     pub(crate) fn end_round(&mut self, slot: usize) {
         let is_old = |one: &Attempt| one.outcome != AttemptOutcome::Refused;
         self.status(slot).attempts.retain(is_old);
@@ -108,7 +109,8 @@ impl Requested {
         self.blocks.iter().all(Option::is_some)
     }
 
-    /// Releases the partitions that have waited for the others of the gang for this long. Returns their blocks.
+    /// Releases the partitions that have waited for the others of the gang for this long. Returns
+    /// their blocks.
     pub(crate) fn release_late(&mut self, patience: Duration, now: Timestamp) -> Vec<Block> {
         if self.blocks.iter().all(Option::is_some) {
             return Vec::new();

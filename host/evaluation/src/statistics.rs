@@ -14,13 +14,15 @@ pub(crate) fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / float(values.len() as u64))
 }
 
-/// Returns the smallest value that is not below this percentage of all values. `None` without values.
+/// Returns the smallest value that is not below this percentage of all values. `None` without
+/// values.
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// Returns Jain's index of fairness: 1 if all values are equal, and 1/n if one of n values is all there is.
+/// Returns Jain's index of fairness: 1 if all values are equal, and 1/n if one of n values is all
+/// there is.
 pub(crate) fn jain(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();

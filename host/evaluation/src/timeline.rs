@@ -22,7 +22,8 @@ pub struct Point {
 pub struct Timeline(Vec<Point>);
 
 impl Timeline {
-    /// Adds a state. A later one of the same moment replaces it, and one that changes nothing is left out.
+    /// Adds a state. A later one of the same moment replaces it, and one that changes nothing is
+    /// left out.
     pub(crate) fn add(&mut self, point: Point) {
         match self.0.last_mut() {
             Some(last) if last.at == point.at => *last = point,
@@ -41,7 +42,8 @@ impl Timeline {
         (first, self.0.last().map_or(0, |point| point.at))
     }
 
-    /// Returns the mean of a value over the time in which the state meets a condition. `None` if there is no such time.
+    /// Returns the mean of a value over the time in which the state meets a condition. `None` if
+    /// there is no such time.
     pub(crate) fn mean(
         &self,
         is_counted: impl Fn(&Point) -> bool,

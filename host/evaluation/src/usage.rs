@@ -38,8 +38,8 @@ impl Usages {
         usage.partitions = usage.partitions.saturating_sub(1);
     }
 
-    /// Returns the usage that a policy sees for the request of a waiting partition: that of its namespace without it,
-    /// and that of the others.
+    /// Returns the usage that a policy sees for the request of a waiting partition: that of its
+    /// namespace without it, and that of the others.
     pub(crate) fn known(
         &self,
         namespace: &str,
@@ -49,7 +49,8 @@ impl Usages {
         own.waiting_ipus = own.waiting_ipus.saturating_sub(ipus);
         own.waiting_partitions = own.waiting_partitions.saturating_sub(1);
         let context = NamespaceContext {
-            // Recorded jobs have no namespaces with labels. Unknown labels would let policies wait for them.
+            // Recorded jobs have no namespaces with labels. Unknown labels would let policies wait
+            // for them.
             labels: Some(BTreeMap::new()),
             usage: Some(own),
         };

@@ -71,8 +71,9 @@ pub(super) enum DefaultingText {
 
 /// A component, linked and checked against the world of its hook. Cheap to clone.
 ///
-/// Types of the versions are equal except in `placer`. So the generated types of the current version also call guests of
-/// an earlier one, and each call compares them with those of the component.
+/// Types of the versions are equal except in `placer`. So the generated types of the current
+/// version also call guests of an earlier one, and each call compares them with those of the
+/// component.
 #[derive(Clone)]
 pub(super) struct Linked {
     instance: InstancePre<CallState>,

@@ -38,7 +38,8 @@ impl Callable {
     }
 }
 
-/// One call, which owns the instance. Dropping it takes about as long as instantiation, so the answer is sent first.
+/// One call, which owns the instance. Dropping it takes about as long as instantiation, so the
+/// answer is sent first.
 pub(super) struct Call<'a> {
     callable: &'a Callable,
     store: Store<CallState>,

@@ -22,8 +22,9 @@ const LOG_LINE: usize = 1024;
 /// Longest context of a log line, in bytes.
 const LOG_CONTEXT: usize = 64;
 
-/// Fraction of its deadline that a call must have run for a timeout to be its own fault. A deadline is many times what
-/// a guest needs, and a guest that never ends reaches the fraction on any busy machine.
+/// Fraction of its deadline that a call must have run for a timeout to be its own fault. A deadline
+/// is many times what a guest needs, and a guest that never ends reaches the fraction on any busy
+/// machine.
 const MIN_RUN_FRACTION: u32 = 4;
 
 /// The call got too little CPU time. It ends the call as a typed error.
@@ -101,8 +102,8 @@ impl CallState {
                 TimeStatus::Starved(starved) => return Err(starved.into()),
             }
             clock.fast_tick();
-            // Yields the core to other calls, most of which are short. A call that was delayed past its deadline does
-            // not yield any more.
+            // Yields the core to other calls, most of which are short. A call that was delayed past
+            // its deadline does not yield any more.
             if lasted < limits.deadline {
                 std::thread::yield_now();
             }
@@ -130,7 +131,8 @@ impl CallState {
         }
     }
 
-    /// Writes one line of the guest to the log of the operator, within the limits. The guest sets the context.
+    /// Writes one line of the guest to the log of the operator, within the limits. The guest sets
+    /// the context.
     pub(super) fn log(&mut self, level: LogLevel, context: &str, message: &str) {
         self.lines += 1;
         if self.lines > LOG_LINES {

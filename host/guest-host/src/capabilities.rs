@@ -1,4 +1,5 @@
-//! Pure: the imports and exports of a component, read from its bytes without compiling or running it.
+//! Pure: the imports and exports of a component, read from its bytes without compiling or running
+//! it.
 
 use ipu_api::ipupolicy::Hook;
 use serde::Serialize;
@@ -67,8 +68,8 @@ impl Capabilities {
             && self.imports.iter().all(|i| i.allowed)
     }
 
-    /// Returns the missing exports of the world of `hook`, in the version that the component exports. A component for a
-    /// version that the operator does not know is not compared.
+    /// Returns the missing exports of the world of `hook`, in the version that the component
+    /// exports. A component for a version that the operator does not know is not compared.
     pub(super) fn missing_exports(&self, hook: Hook) -> Vec<MissingExport> {
         let exported = |version: &ContractVersion| {
             let interface = version.interface(hook);

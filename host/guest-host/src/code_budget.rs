@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::code_size::CodeSize;
 
-/// Ratio of the metadata of a loaded module to its encoded form. A type is encoded in some eight bytes, and takes some 500
-/// in the tables of the engine.
+/// Ratio of the metadata of a loaded module to its encoded form. A type is encoded in some eight
+/// bytes, and takes some 500 in the tables of the engine.
 const METADATA_GROWTH: u64 = 64;
 
 /// Location of the code of a loaded module.
@@ -25,7 +25,8 @@ impl CodeLocation {
         let metadata = METADATA_GROWTH * size.metadata;
         match self {
             Self::File => metadata,
-            // The engine copies the data, which is a part of the code, for the memories of instances.
+            // The engine copies the data, which is a part of the code, for the memories of
+            // instances.
             Self::Memory => 2 * size.code + metadata,
         }
     }
@@ -116,7 +117,8 @@ mod tests {
     use super::*;
     use crate::limits::{COMPILED, LOADED};
 
-    /// A module of the largest size. Its metadata is as large as that of guests in Rust of this size would be.
+    /// A module of the largest size. Its metadata is as large as that of guests in Rust of this
+    /// size would be.
     const LARGEST: CodeSize = CodeSize {
         code: COMPILED,
         metadata: COMPILED / 256,

@@ -1,16 +1,18 @@
 //! Pure: reads the sizes of a module's code and of its metadata from the ELF file of the code.
 
-/// Name of the section with the encoded metadata: the types of the module, and its functions, imports and exports.
+/// Name of the section with the encoded metadata: the types of the module, and its functions,
+/// imports and exports.
 const METADATA: &[u8] = b".wasmtime.info\0";
 
-/// Offsets in the header of a file: of the table of sections, the size of an entry, the number of entries, and the
-/// index of the section with the names.
+/// Offsets in the header of a file: of the table of sections, the size of an entry, the number of
+/// entries, and the index of the section with the names.
 const TABLE: usize = 0x28;
 const ENTRY: usize = 0x3a;
 const ENTRIES: usize = 0x3c;
 const NAMES: usize = 0x3e;
 
-/// Offsets in an entry for a section: of the offset of its content, and its size. The offset of its name comes first.
+/// Offsets in an entry for a section: of the offset of its content, and its size. The offset of its
+/// name comes first.
 const CONTENT: usize = 0x18;
 const SIZE: usize = 0x20;
 

@@ -1,5 +1,5 @@
-//! Compiles modules, if possible in a child process: a deadline cannot stop a compiler, and its memory would stay with
-//! the operator.
+//! Compiles modules, if possible in a child process: a deadline cannot stop a compiler, and its
+//! memory would stay with the operator.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -121,7 +121,8 @@ impl Compiler {
         })
     }
 
-    /// Creates an engine for the compiled modules. With a child process, it cannot compile by itself.
+    /// Creates an engine for the compiled modules. With a child process, it cannot compile by
+    /// itself.
     pub(super) fn engine(&self, limits: Limits) -> Result<GuestEngine, EngineError> {
         match self {
             Self::InProcess => GuestEngine::compiling(limits),
@@ -163,8 +164,8 @@ impl ChildCompiler {
         Ok(loaded)
     }
 
-    /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs
-    /// no disk space. The child has no environment.
+    /// Runs a child, with the module on its standard input and the code on its standard output, so
+    /// that compiling needs no disk space. The child has no environment.
     fn run(&self, module: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
         let mut child = Command::new(&self.program)
             .args(["policy", "compile"])
@@ -238,8 +239,9 @@ fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     Ok(code)
 }
 
-/// Runs in the child: sets its limits, confines itself, and writes a report on the confinement. Then it compiles the
-/// module of `size` bytes, and writes the length of the code and the code. The process must have one thread.
+/// Runs in the child: sets its limits, confines itself, and writes a report on the confinement.
+/// Then it compiles the module of `size` bytes, and writes the length of the code and the code. The
+/// process must have one thread.
 pub fn compile_as_child(
     module: impl Read,
     size: usize,

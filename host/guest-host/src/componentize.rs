@@ -22,8 +22,8 @@ pub enum ComponentizeError {
     Encode(#[source] Cause),
 }
 
-/// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook`
-/// is embedded first, in the version of the contract that its exports name.
+/// Turns a core module into a component. A module from wit-bindgen includes its world; for others
+/// the world of `hook` is embedded first, in the version of the contract that its exports name.
 pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
     if let Some(hook) = hook {

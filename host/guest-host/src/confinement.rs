@@ -1,9 +1,10 @@
 //! Denies the compiling process files, network and other processes, before it reads a module.
 //!
-//! A module can exploit a fault of the compiler. The child has the user and the volumes of the operator, such as the
-//! token of its ServiceAccount. After [`confine`] it can open nothing: a new file or socket of any kind needs a free
-//! descriptor. Landlock also denies what needs no descriptor: to remove or rename files, to trace the operator, and to
-//! signal it. Without Landlock, only the container limits that.
+//! A module can exploit a fault of the compiler. The child has the user and the volumes of the
+//! operator, such as the token of its ServiceAccount. After [`confine`] it can open nothing: a new
+//! file or socket of any kind needs a free descriptor. Landlock also denies what needs no
+//! descriptor: to remove or rename files, to trace the operator, and to signal it. Without
+//! Landlock, only the container limits that.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset,
@@ -12,7 +13,8 @@ use landlock::{
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 
-/// The rights of Landlock that this version handles: files, TCP, and sockets and signals of other processes.
+/// The rights of Landlock that this version handles: files, TCP, and sockets and signals of other
+/// processes.
 const HANDLED: ABI = ABI::V6;
 
 /// The part of the confinement by Landlock that the kernel enforces.
@@ -63,8 +65,9 @@ impl Landlock {
     }
 }
 
-/// Confines this process and returns what Landlock adds. Open files and pipes remain usable. The process must have one
-/// thread, because Landlock restricts the calling thread and those that it starts.
+/// Confines this process and returns what Landlock adds. Open files and pipes remain usable. The
+/// process must have one thread, because Landlock restricts the calling thread and those that it
+/// starts.
 pub(super) fn confine() -> Result<Landlock, Errno> {
     // First, because Landlock needs a descriptor for its rules.
     let landlock = restrict().unwrap_or(Landlock::Absent);
@@ -101,7 +104,8 @@ mod tests {
 
     use super::*;
 
-    /// Marks the process that the test starts: the file that it may not open, and the port that it may not reach.
+    /// Marks the process that the test starts: the file that it may not open, and the port that it
+    /// may not reach.
     const TOKEN: &str = "IPU_OPERATOR_TEST_TOKEN";
     const PORT: &str = "IPU_OPERATOR_TEST_PORT";
 

@@ -74,8 +74,8 @@ impl GuestEngine {
         Self::make(limits, false, None)
     }
 
-    /// Creates an engine that counts instructions and ends a call after `fuel` of them. Its code is slower, and a call
-    /// ends at the same point on every machine.
+    /// Creates an engine that counts instructions and ends a call after `fuel` of them. Its code is
+    /// slower, and a call ends at the same point on every machine.
     pub(super) fn metered(limits: Limits, fuel: u64) -> Result<Self, EngineError> {
         Self::make(limits, true, Some(fuel))
     }
@@ -103,8 +103,8 @@ impl GuestEngine {
     }
 }
 
-/// Creates the engine of the compiling process. It has one thread, so that its memory does not grow with the number of
-/// cores.
+/// Creates the engine of the compiling process. It has one thread, so that its memory does not grow
+/// with the number of cores.
 pub(super) fn compiler() -> Result<Engine, EngineError> {
     let mut config = config(true, false);
     config.parallel_compilation(false);
@@ -133,12 +133,12 @@ fn config(compiles: bool, counts_fuel: bool) -> Config {
     config
 }
 
-/// Bytes of a pool slot that stay resident between calls. Restoring the written pages costs less than page faults in
-/// the next call.
+/// Bytes of a pool slot that stay resident between calls. Restoring the written pages costs less
+/// than page faults in the next call.
 const RESIDENT: usize = 1 << 20;
 
-/// Address space for all concurrent calls and the test of a new module, reserved once, so that instantiation takes
-/// microseconds. Only used pages take memory.
+/// Address space for all concurrent calls and the test of a new module, reserved once, so that
+/// instantiation takes microseconds. Only used pages take memory.
 fn pool(limits: &Limits) -> PoolingAllocationConfig {
     let calls = u32::try_from(limits.concurrent)
         .unwrap_or(u32::MAX)
@@ -164,8 +164,9 @@ fn pool(limits: &Limits) -> PoolingAllocationConfig {
     pool
 }
 
-/// Starts the thread that increments the epoch of the engine. It has a weak reference and ends with the engine. Its
-/// stack has the default size, because the allocator can need more than 64 KiB at its first use in a thread.
+/// Starts the thread that increments the epoch of the engine. It has a weak reference and ends with
+/// the engine. Its stack has the default size, because the allocator can need more than 64 KiB at
+/// its first use in a thread.
 fn start_clock(engine: &Engine, clock: Clock) -> std::io::Result<()> {
     let engine = engine.weak();
     thread::Builder::new()

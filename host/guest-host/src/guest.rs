@@ -62,7 +62,8 @@ impl Guest {
         Self(Kind::Missing(reason.into()))
     }
 
-    /// Returns the digest of its module. `None` for a built-in guest, whose module depends on the hook.
+    /// Returns the digest of its module. `None` for a built-in guest, whose module depends on the
+    /// hook.
     pub fn digest(&self) -> Option<&ModuleDigest> {
         match &self.0 {
             Kind::Module(module, _) => Some(&module.digest),

@@ -108,7 +108,8 @@ impl GuestError {
         }
     }
 
-    /// Whether the process lacks time for the call. Who sends many requests can cause this, so that it must open no rule.
+    /// Whether the process lacks time for the call. Who sends many requests can cause this, so that
+    /// it must open no rule.
     pub fn is_overload(&self) -> bool {
         match self {
             Self::MatchBusy(_) | Self::OutOfTime(_) | Self::Busy { .. } | Self::Starved { .. } => {

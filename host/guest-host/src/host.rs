@@ -1,4 +1,5 @@
-//! The guest host: the built-in modules, one for each hook, and the guests that it prepares of other modules.
+//! The guest host: the built-in modules, one for each hook, and the guests that it prepares of
+//! other modules.
 
 mod calls;
 mod permits;
@@ -32,8 +33,8 @@ pub struct GuestHostOptions {
     pub guests_dir: PathBuf,
     /// Directory for compiled modules. Only the operator may write to it.
     pub compile_cache_dir: Option<PathBuf>,
-    /// The program of the operator, which compiles modules in a child process with limits. Without it this process
-    /// compiles.
+    /// The program of the operator, which compiles modules in a child process with limits. Without
+    /// it this process compiles.
     pub compiler: Option<PathBuf>,
     /// Settings of the built-in modules: a JSON object such as `{"maxIpusPerJob": 64}`.
     pub settings: Value,
@@ -155,7 +156,8 @@ impl GuestHost {
         &self.metrics
     }
 
-    /// Prepares a guest from a module, with its own settings and limits. Takes seconds; calls go on.
+    /// Prepares a guest from a module, with its own settings and limits. Takes seconds; calls go
+    /// on.
     pub async fn prepare(
         &self,
         hook: Hook,
@@ -170,7 +172,8 @@ impl GuestHost {
         Ok(Guest(Kind::Module(Arc::new(module), permits)))
     }
 
-    /// Returns the digest of the built-in module of a hook. `None` if this process does not use the hook.
+    /// Returns the digest of the built-in module of a hook. `None` if this process does not use the
+    /// hook.
     pub fn built_in(&self, hook: Hook) -> Option<&ModuleDigest> {
         self.module(hook).map(|module| &module.digest)
     }

@@ -86,7 +86,8 @@ pub fn describe(file: &Path) -> Result<Described, InspectError> {
     })
 }
 
-/// Loads a file as the operator does, and tests it with a sample request. Without a hook, its exports decide.
+/// Loads a file as the operator does, and tests it with a sample request. Without a hook, its
+/// exports decide.
 pub fn inspect(
     file: &Path,
     hook: Option<Hook>,

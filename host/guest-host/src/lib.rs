@@ -1,15 +1,19 @@
 //! Loads WebAssembly guests and calls them within limits.
 //!
-//! No other package names wasmtime. A guest sees no file, network, environment or clock. Every call gets a new instance, a
-//! deadline, a memory limit and a limit for its answer, and runs off the async threads. A failed call returns a typed error.
+//! No other package names wasmtime. A guest sees no file, network, environment or clock. Every call
+//! gets a new instance, a deadline, a memory limit and a limit for its answer, and runs off the
+//! async threads. A failed call returns a typed error.
 //!
 //! Entry points:
-//! - [`GuestHost`] loads and calls guests, and [`Guest`] is a loaded one. [`OfflineGuest`] calls a component for its author.
+//! - [`GuestHost`] loads and calls guests, and [`Guest`] is a loaded one. [`OfflineGuest`] calls a
+//!   component for its author.
 //! - [`limits`] has every limit and their sum, and [`policy_request`] is a request as JSON.
-//! - [`inspect()`] describes a component, and [`componentize()`] makes one of a core module. [`CONTRACT`] is the contract.
+//! - [`inspect()`] describes a component, and [`componentize()`] makes one of a core module.
+//!   [`CONTRACT`] is the contract.
 //!
-//! It must not know the fields of an IPUPolicy, the source of a module, or the objects that it passes on. Of policies it
-//! knows the name, which the caller passes for metrics and decisions, and messages suggest changes of IPUPolicies to admins.
+//! It must not know the fields of an IPUPolicy, the source of a module, or the objects that it
+//! passes on. Of policies it knows the name, which the caller passes for metrics and decisions, and
+//! messages suggest changes of IPUPolicies to admins.
 #![deny(unsafe_code)]
 
 mod bindings;

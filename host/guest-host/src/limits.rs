@@ -1,5 +1,5 @@
-//! Pure: the limits of policies, and their sum. `memory_limiter` enforces the memory of a call, and `engine` that of
-//! all calls.
+//! Pure: the limits of policies, and their sum. `memory_limiter` enforces the memory of a call, and
+//! `engine` that of all calls.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ pub const CALL_MEMORY: usize = 32 << 20;
 /// Size limit of an answer, in bytes of text.
 pub const ANSWER: usize = 4 << 20;
 
-/// Memory limit of a parsed object in a review, in bytes. Objects of Kubernetes take some ten times their text, so one of
-/// 1.5 MiB, the limit of etcd, can be created.
+/// Memory limit of a parsed object in a review, in bytes. Objects of Kubernetes take some ten times
+/// their text, so one of 1.5 MiB, the limit of etcd, can be created.
 pub const OBJECT_TREE: usize = 24 << 20;
 
-/// Memory limit of the parsed object in an answer, in bytes: a guest can return each object that it gets, with defaults.
+/// Memory limit of the parsed object in an answer, in bytes: a guest can return each object that it
+/// gets, with defaults.
 pub const ANSWER_TREE: usize = OBJECT_TREE + (2 << 20);
 
 /// Size limit of a module, in bytes.
@@ -25,14 +26,15 @@ pub const MODULE: u64 = 32 << 20;
 /// Size limit of the code of a module, in bytes.
 pub const COMPILED: u64 = 64 << 20;
 
-/// Memory limit of all loaded modules together, in bytes: their metadata, and their code if no file backs it.
+/// Memory limit of all loaded modules together, in bytes: their metadata, and their code if no file
+/// backs it.
 pub const LOADED: u64 = 160 << 20;
 
 /// Memory limit of the compiling process, in bytes.
 pub const COMPILE_MEMORY: u64 = 384 << 20;
 
-/// Limit of the engine's state of a component and its core instances, without memories and tables, in bytes. A guest in
-/// Python has 400 KiB.
+/// Limit of the engine's state of a component and its core instances, without memories and tables,
+/// in bytes. A guest in Python has 400 KiB.
 pub const CONTEXT: usize = 1 << 20;
 
 /// Most tables of one component.
@@ -47,12 +49,12 @@ const INSTANCE: usize = CONTEXT + TABLES as usize * TABLE_ELEMENTS * size_of::<u
 /// Most memory of one call, in bytes: the instance, the request, the answer, and the parsed answer.
 pub const EACH_CALL: u64 = (CALL_MEMORY + INSTANCE + 2 * ANSWER + ANSWER_TREE) as u64;
 
-/// Most memory for loading a module, in bytes: the module, the compiling process, and the code. One module loads at a
-/// time, and its test call comes after the compiling process.
+/// Most memory for loading a module, in bytes: the module, the compiling process, and the code. One
+/// module loads at a time, and its test call comes after the compiling process.
 pub const LOADING: u64 = MODULE + COMPILE_MEMORY + COMPILED;
 
-/// Most memory for guests in one process, in bytes. The memory limit of the container must cover it and the process
-/// itself.
+/// Most memory for guests in one process, in bytes. The memory limit of the container must cover it
+/// and the process itself.
 pub const ALL: u64 = CALLS as u64 * EACH_CALL + LOADING;
 
 /// A guest exceeded a limit. It ends the call as a typed error.

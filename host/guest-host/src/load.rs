@@ -1,5 +1,5 @@
-//! Loads a module: compiles it, checks it against its world, validates its settings, and tests it with a sample
-//! request.
+//! Loads a module: compiles it, checks it against its world, validates its settings, and tests it
+//! with a sample request.
 
 use std::fs::File;
 use std::io::Read;

@@ -4,7 +4,8 @@ use wasmtime::ResourceLimiter;
 
 use super::limits::{Limits, OverLimit};
 
-/// The memory of one instance. An instance never gives memory back, so what it uses is also its peak.
+/// The memory of one instance. An instance never gives memory back, so what it uses is also its
+/// peak.
 pub(super) struct MemoryLimiter {
     used: usize,
     limit: usize,

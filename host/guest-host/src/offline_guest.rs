@@ -1,4 +1,5 @@
-//! A guest outside of the operator, for the commands for authors: calls a component and measures each call.
+//! A guest outside of the operator, for the commands for authors: calls a component and measures
+//! each call.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +28,8 @@ pub enum Budget {
     Fuel(u64),
 }
 
-/// Deadline of a call with a fuel budget. A guest cannot wait without consuming fuel, so no call reaches it.
+/// Deadline of a call with a fuel budget. A guest cannot wait without consuming fuel, so no call
+/// reaches it.
 const FUEL_DEADLINE: Duration = Duration::from_mins(10);
 
 /// A component, compiled and checked against its world.
@@ -52,7 +54,8 @@ pub struct CallResult {
 }
 
 impl OfflineGuest {
-    /// Compiles the file and checks it against the world of `hook`. Without a hook, its exports decide.
+    /// Compiles the file and checks it against the world of `hook`. Without a hook, its exports
+    /// decide.
     pub fn open(
         file: &Path,
         hook: Option<Hook>,

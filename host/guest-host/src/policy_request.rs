@@ -134,7 +134,8 @@ pub enum PolicyRequestError {
 }
 
 impl PolicyRequest {
-    /// Parses a request to a guest of `hook`. For admission guests it can be an AdmissionReview of an API server.
+    /// Parses a request to a guest of `hook`. For admission guests it can be an AdmissionReview of
+    /// an API server.
     pub fn parse(hook: Hook, value: Value) -> Result<Self, PolicyRequestError> {
         Ok(match hook {
             Hook::Defaulting => Self::Defaulting(review(hook, value)?),

@@ -1,7 +1,7 @@
 //! The cache of compiled modules.
 //!
-//! Loading code is the only unsafe operation of this package. The code comes from the operator's own compiler, through
-//! a pipe or from a directory that only the operator may write to.
+//! Loading code is the only unsafe operation of this package. The code comes from the operator's
+//! own compiler, through a pipe or from a directory that only the operator may write to.
 #![expect(
     unsafe_code,
     reason = "wasmtime has no safe way to load code that another process has compiled"
@@ -72,7 +72,8 @@ pub(super) fn open(
     }
 }
 
-/// Loads a module from its code and stores the code. Without a stored copy the next start compiles it again.
+/// Loads a module from its code and stores the code. Without a stored copy the next start compiles
+/// it again.
 pub(super) fn load_and_store(
     engine: &Engine,
     code: &[u8],
@@ -109,7 +110,8 @@ fn store(path: &Path, code: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Maps the file with this code. If the file system does not allow execution, loads the code without it.
+/// Maps the file with this code. If the file system does not allow execution, loads the code
+/// without it.
 fn of_file(
     engine: &Engine,
     path: &Path,
@@ -117,8 +119,8 @@ fn of_file(
     budget: &CodeBudget,
 ) -> Result<LoadedCode, CodeError> {
     let memory = budget.reserve(CodeLocation::File, size(code)?)?;
-    // SAFETY: `store` wrote the file atomically, it never changes, and only the operator may write to its directory.
-    // wasmtime refuses the code of another version.
+    // SAFETY: `store` wrote the file atomically, it never changes, and only the operator may write
+    // to its directory. wasmtime refuses the code of another version.
     if let Ok(component) = unsafe { Component::deserialize_file(engine, path) } {
         return Ok(LoadedCode { component, memory });
     }

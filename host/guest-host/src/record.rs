@@ -1,4 +1,5 @@
-//! Pure: the record of a request and its answer, one JSON object a line, without the values of environment variables.
+//! Pure: the record of a request and its answer, one JSON object a line, without the values of
+//! environment variables.
 //!
 //! Labels, annotations and command lines stay, because guests decide by them.
 

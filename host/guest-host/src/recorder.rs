@@ -8,7 +8,8 @@ use tokio::sync::broadcast;
 use super::policy_request::{Answer, PolicyRequest};
 use super::record::Record;
 
-/// Most calls in the buffer of a recording. A slower client loses the oldest ones. A call can be as large as two jobs.
+/// Most calls in the buffer of a recording. A slower client loses the oldest ones. A call can be as
+/// large as two jobs.
 const CAPACITY: usize = 16;
 
 /// A recorded call of a guest.

@@ -1,9 +1,10 @@
 //! The empty WASI 0.2 for components of JavaScript, Python and C.
 //!
-//! Such languages import WASI even if the program does not use it. This implementation never blocks. It has no files,
-//! no network, no environment and no arguments. Its clock does not advance, and its random numbers have a fixed seed,
-//! so that the same request gets the same answer bit for bit. The standard output goes to the log of the operator, with
-//! the limits of `log`. `wit/README.md` has the list of interfaces, and a test compares it with this file.
+//! Such languages import WASI even if the program does not use it. This implementation never
+//! blocks. It has no files, no network, no environment and no arguments. Its clock does not
+//! advance, and its random numbers have a fixed seed, so that the same request gets the same answer
+//! bit for bit. The standard output goes to the log of the operator, with the limits of `log`.
+//! `wit/README.md` has the list of interfaces, and a test compares it with this file.
 
 mod clocks;
 mod random;
@@ -134,7 +135,8 @@ fn link_unsupported(
     instance.func_new(name, move |_, _, _, _| Err(error.clone().into()))
 }
 
-/// Returns the host type of a resource. An interface re-exports the resources of other interfaces under the same name.
+/// Returns the host type of a resource. An interface re-exports the resources of other interfaces
+/// under the same name.
 fn resource(name: &str) -> ResourceType {
     match name {
         "pollable" => ResourceType::host::<streams::Ready>(),

@@ -41,8 +41,8 @@ pub struct PodSettings {
     pub agent_delivery: AgentDelivery,
     /// Requests and limits of launchers whose job sets none.
     pub launcher_resources: Option<ResourceRequirements>,
-    /// Name of the admission policy that binds launchers with shared rights to the workers of their own job. `None`: each
-    /// launcher gets rights of its own.
+    /// Name of the admission policy that binds launchers with shared rights to the workers of their
+    /// own job. `None`: each launcher gets rights of its own.
     pub launcher_policy: Option<String>,
     /// Time after which Pods that cannot start give their partition back. `None` disables that.
     pub start_timeout: Option<Duration>,

@@ -1,5 +1,5 @@
-//! Pure: the watch cache of one kind: the objects of all jobs, by job, and the controller's own writes that the watch
-//! has not reported yet.
+//! Pure: the watch cache of one kind: the objects of all jobs, by job, and the controller's own
+//! writes that the watch has not reported yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,7 +77,8 @@ impl<K: JobObject> Cache<K> {
         jobs.collect()
     }
 
-    /// Records a write, or a read of a newer version. The job's objects are stale until the watch reports it.
+    /// Records a write, or a read of a newer version. The job's objects are stale until the watch
+    /// reports it.
     pub fn expect_update(&mut self, object: &K, now: Instant) {
         if let (Some(_), Some(key)) = (object.job(), key(object)) {
             self.store.expect(&key, key, version(object.meta()), now);
@@ -119,7 +120,8 @@ impl Cache<RawJob> {
 fn key<K: JobObject>(object: &K) -> Option<Key> {
     let metadata = object.meta();
     let uid = metadata.uid.as_deref().unwrap_or_default();
-    // The garbage collector removes the owner reference of an object that it orphans, and not the label.
+    // The garbage collector removes the owner reference of an object that it orphans, and not the
+    // label.
     let former = || {
         let job = metadata.labels.as_ref()?.get(labels::JOB_UID_LABEL)?;
         Some(job_uid(metadata.namespace.as_deref()?, job))

@@ -1,5 +1,5 @@
-//! Tracks the first list of each watched kind. No job is reconciled before the lists are complete, because the job
-//! would seem to have no objects.
+//! Tracks the first list of each watched kind. No job is reconciled before the lists are complete,
+//! because the job would seem to have no objects.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The state that all reconciles of jobs share: the client, the watch caches, and the verified rights. It only saves
-//! requests; a restart of the process loses nothing.
+//! The state that all reconciles of jobs share: the client, the watch caches, and the verified
+//! rights. It only saves requests; a restart of the process loses nothing.
 
 use std::sync::Arc;
 
@@ -99,9 +99,10 @@ impl Context {
         Api::namespaced(self.client.clone(), &namespace)
     }
 
-    /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods
-    /// the API server refuses takes no IPUs. The webhook has tried the Pods of a new job a moment before, unless another
-    /// process did. An API server that does not answer in time delays no job.
+    /// Tries the first worker and the launcher by a dry run before the job requests its first
+    /// partition. A job whose Pods the API server refuses takes no IPUs. The webhook has tried the
+    /// Pods of a new job a moment before, unless another process did. An API server that does not
+    /// answer in time delays no job.
     pub(super) async fn trial_refusal(&self, job: &ValidJob) -> Option<Obstacle> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
         let tried = trial::of_job(job, &self.settings.pods);
@@ -145,7 +146,8 @@ impl Context {
         Ok(())
     }
 
-    /// Writes a changed status, and publishes the events of the change. Updates the snapshot to the written job.
+    /// Writes a changed status, and publishes the events of the change. Updates the snapshot to the
+    /// written job.
     pub(super) async fn write_status(
         &self,
         snapshot: &mut Snapshot,

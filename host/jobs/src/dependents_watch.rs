@@ -1,4 +1,5 @@
-//! Watches the ServiceAccounts, Roles and RoleBindings of jobs. A change triggers a reconcile, which restores them.
+//! Watches the ServiceAccounts, Roles and RoleBindings of jobs. A change triggers a reconcile,
+//! which restores them.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Pure: one reconcile of one job, carried out over its effects: from what was read to the last write, without I/O of its
-//! own.
+//! Pure: one reconcile of one job, carried out over its effects: from what was read to the last
+//! write, without I/O of its own.
 //!
 //! The operator gives it the API server as [`Effects`], the simulation gives it its own.
 
@@ -25,7 +25,8 @@ use super::validate::ValidJob;
 
 pub use self::effects::Effects;
 
-/// Requeue delay of a blocked job. No watch reports the deletion of another owner's object, or the loss of a node.
+/// Requeue delay of a blocked job. No watch reports the deletion of another owner's object, or the
+/// loss of a node.
 const BLOCKED: Duration = Duration::from_secs(15);
 
 /// The requeue delay of a job. `None` waits for the next event.
@@ -67,7 +68,8 @@ pub async fn reconcile<E: Effects>(
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };
     if plan.is_recorded_first() {
-        // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
+        // Before the first Pod: after the deletion of the Pod, only the status shows that it used
+        // its partition.
         let uses = build(&plan, refused.as_slice(), old(effects));
         write_status(effects, uses, now).await?;
     }

@@ -49,7 +49,8 @@ pub struct Observed {
     pub nodes: Vec<Node>,
     /// By name: what only the events of a Pod show of its start.
     pub node_reports: BTreeMap<String, NodeReport>,
-    /// Names of Pods that certainly have not run: they were not created, or were deleted before they had a node.
+    /// Names of Pods that certainly have not run: they were not created, or were deleted before
+    /// they had a node.
     pub uncreated: BTreeSet<String>,
     /// The status before the reconcile.
     pub status: IPUJobStatus,
@@ -170,7 +171,8 @@ impl Facts {
         self.instances.iter().flat_map(|found| &found.workers)
     }
 
-    /// The live workers of desired instances that were created from another template than the current one.
+    /// The live workers of desired instances that were created from another template than the
+    /// current one.
     pub fn outdated(&self) -> Vec<&str> {
         let outdated = self.instances.iter().flat_map(|found| &found.outdated);
         outdated.map(String::as_str).collect()
@@ -269,8 +271,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the state of the partition of an instance that must not start. Waiting in the queue is not a start; an
-    /// instance that has started continues. Instances of one launcher start together.
+    /// Returns the state of the partition of an instance that must not start. Waiting in the queue
+    /// is not a start; an instance that has started continues. Instances of one launcher start
+    /// together.
     fn refusal(
         &self,
         found: Option<&ObservedPartition>,
@@ -300,8 +303,9 @@ impl<'a> Reader<'a> {
         found.is_some_and(|found| self.run.used.contains_key(&found.slot.to_string()))
     }
 
-    /// The launcher. One that is held back is stale if the first instance has another partition than when it was created:
-    /// its environment names that partition. Any other has ended or ends with its workers.
+    /// The launcher. One that is held back is stale if the first instance has another partition
+    /// than when it was created: its environment names that partition. Any other has ended or ends
+    /// with its workers.
     fn launcher(&self, instances: &[Instance]) -> Member {
         let name = naming::launcher(&self.job.name);
         let is_held = self.pods.get(name.as_str()).is_some_and(|pod| pod.is_held);

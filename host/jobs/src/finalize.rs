@@ -96,7 +96,8 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
     }
 }
 
-/// Maximum number of objects that the message names. A job can have hundreds, and each of their ends changes the message.
+/// Maximum number of objects that the message names. A job can have hundreds, and each of their
+/// ends changes the message.
 const NAMED_MAX: usize = 8;
 
 /// Joins the descriptions of the first objects, and counts the others.

@@ -21,7 +21,8 @@ pub const READY: &str = "Ready";
 pub const STALLED: &str = "Stalled";
 /// Reason of a job that exceeded its deadline, as in a Kubernetes Job.
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-/// Condition: every instance has its partition. Otherwise the message has the reasons of each controller.
+/// Condition: every instance has its partition. Otherwise the message has the reasons of each
+/// controller.
 pub const PARTITIONS_READY: &str = "PartitionsReady";
 /// Condition: every desired Pod exists and runs. It is set only if that is false.
 pub const PODS_READY: &str = "PodsReady";
@@ -29,7 +30,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const WORKER_FAILED: &str = "WorkerFailed";
 /// Reason of `PodsReady` when a container beside a running main container waits.
 pub const CONTAINERS_WAITING: &str = "ContainersWaiting";
-/// Reason of `PodsReady` when Pods of an admitted job have not started yet, and nothing is known to prevent it.
+/// Reason of `PodsReady` when Pods of an admitted job have not started yet, and nothing is known to
+/// prevent it.
 pub const PODS_STARTING: &str = "PodsStarting";
 /// Condition: every worker was created from the current template. It is set only if that is false.
 pub const TEMPLATE_CURRENT: &str = "TemplateCurrent";
@@ -45,8 +47,8 @@ pub enum Recorded {
     Failed,
 }
 
-/// Returns the end that a status records. Only an end has a completion time: an invalid job has none, and continues when it
-/// is corrected.
+/// Returns the end that a status records. Only an end has a completion time: an invalid job has
+/// none, and continues when it is corrected.
 pub fn recorded_end(status: &IPUJobStatus) -> Option<Recorded> {
     status.completion_time.as_ref()?;
     if is_condition_true(status, SUCCEEDED) {

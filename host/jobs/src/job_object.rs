@@ -25,8 +25,8 @@ pub struct JobRef {
     pub uid: Uid,
 }
 
-/// Returns what identifies a job. A user of another namespace can create objects whose owner reference has the UID of any
-/// job, so the UID alone does not.
+/// Returns what identifies a job. A user of another namespace can create objects whose owner
+/// reference has the UID of any job, so the UID alone does not.
 pub fn job_uid(namespace: &str, uid: &str) -> Uid {
     Uid::of(&format!("{namespace}/{uid}"))
 }
@@ -89,8 +89,9 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     /// Returns the job, from the owner reference: every user can set a label.
     fn job(&self) -> Option<JobRef>;
 
-    /// Reduces an object to the fields that decisions read. Ten thousand jobs have tens of thousands of Pods, and most of a
-    /// Pod is its spec. `before` is what the cache has of the object. `None` if the object has no name or no UID.
+    /// Reduces an object to the fields that decisions read. Ten thousand jobs have tens of
+    /// thousands of Pods, and most of a Pod is its spec. `before` is what the cache has of the
+    /// object. `None` if the object has no name or no UID.
     fn store(
         self,
         shared: &mut Self::Shared,
@@ -101,7 +102,8 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
 /// Returns the owning job of an object in the job's namespace.
 pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     let mut owners = metadata.owner_references.iter().flatten();
-    // The API server does not limit the length of the name in a reference, and the controller keeps the name in memory.
+    // The API server does not limit the length of the name in a reference, and the controller keeps
+    // the name in memory.
     let is_job = |owner: &&OwnerReference| owner.kind == "IPUJob" && owner.name.len() <= NAME_MAX;
     let owner = owners.find(is_job)?;
     let namespace = metadata.namespace.as_deref()?;

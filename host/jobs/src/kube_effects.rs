@@ -1,4 +1,5 @@
-//! The effects of a reconcile of a job in the operator: requests to the API server, and what the caches expect after them.
+//! The effects of a reconcile of a job in the operator: requests to the API server, and what the
+//! caches expect after them.
 
 use futures::future::join_all;
 use ipu_api::ipujob_status::IPUJobStatus;
@@ -41,7 +42,8 @@ pub(super) struct KubeEffects<'a> {
 struct StaleRights {
     /// The objects.
     objects: Vec<Applicable>,
-    /// By kind: whether an object is expected to exist. Such an object is read before it is written.
+    /// By kind: whether an object is expected to exist. Such an object is read before it is
+    /// written.
     expected: [bool; DependentKind::COUNT],
 }
 
@@ -93,7 +95,8 @@ impl<'a> KubeEffects<'a> {
         }
     }
 
-    /// Applies all objects concurrently. Verified objects are not read again until a watch reports a change.
+    /// Applies all objects concurrently. Verified objects are not read again until a watch reports
+    /// a change.
     async fn apply_own_rights(
         &mut self,
         plan: &Plan,

@@ -1,14 +1,15 @@
 //! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → status.
 //!
 //! Entry points:
-//! - [`run`] reconciles until it is stopped. `step` reads what one reconcile of one job needs, and [`executor`] carries the
-//!   reconcile out over its effects. It reads as a table of contents.
-//! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts. [`plan`] decides what to
-//!   create and delete. These are pure.
-//! - `kube_effects` and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and
-//!   [`status`] computes status and events.
+//! - [`run`] reconciles until it is stopped. `step` reads what one reconcile of one job needs, and
+//!   [`executor`] carries the reconcile out over its effects. It reads as a table of contents.
+//! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts.
+//!   [`plan`] decides what to create and delete. These are pure.
+//! - `kube_effects` and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods
+//!   and IPUPartitions, and [`status`] computes status and events.
 //!
-//! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or webhooks.
+//! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers,
+//! guests or webhooks.
 #![forbid(unsafe_code)]
 
 pub mod build;
@@ -86,7 +87,8 @@ pub struct JobSettings {
     pub pods: PodSettings,
     /// Maximum number of IPUs of one partition.
     pub max_ipus_per_job: u32,
-    /// Time for which a node must be unreachable before its terminating Pods are force-deleted. `None` disables that.
+    /// Time for which a node must be unreachable before its terminating Pods are force-deleted.
+    /// `None` disables that.
     pub lost_node: Option<Duration>,
     /// Name of this process in events, such as the Pod's name.
     pub instance: Option<String>,
@@ -141,8 +143,8 @@ impl work_queue::StepError for StepError {
     }
 }
 
-/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is served, a job in a
-/// queue starts only with an admission in its status.
+/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is
+/// served, a job in a queue starts only with an admission in its status.
 pub async fn run(
     client: Client,
     settings: JobSettings,
@@ -194,8 +196,8 @@ async fn check_lists(client: &Client) -> Result<(), RunError> {
 /// Reconciles one job once.
 async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
     if !context.views.jobs.contains(job.uid) {
-        // The job was deleted before the event of one of its objects arrived, or it never existed: a user can create an
-        // object with any owner reference.
+        // The job was deleted before the event of one of its objects arrived, or it never existed:
+        // a user can create an object with any owner reference.
         context.forget(job.uid);
         return Requeue::Never;
     }

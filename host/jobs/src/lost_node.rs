@@ -1,7 +1,8 @@
 //! Pure: finds the Pods to force-delete, because their node is lost.
 //!
-//! Kubernetes leaves the Pods of an unreachable node terminating. The operator can delete them: after a reset or a
-//! removal on its V-IPU controller, a partition is useless to a program that still runs.
+//! Kubernetes leaves the Pods of an unreachable node terminating. The operator can delete them:
+//! after a reset or a removal on its V-IPU controller, a partition is useless to a program that
+//! still runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -89,8 +89,9 @@ impl Jobs {
         self.phases.lock().apply_event(event);
     }
 
-    /// Records that the status `new` replaced `old`. One process writes it once, so no milestone is counted twice, even
-    /// after a restart of the operator. Returns whether the job runs for the first time.
+    /// Records that the status `new` replaced `old`. One process writes it once, so no milestone is
+    /// counted twice, even after a restart of the operator. Returns whether the job runs for the
+    /// first time.
     pub fn record_status(
         &self,
         job: &RawJob,

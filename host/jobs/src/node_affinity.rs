@@ -2,8 +2,9 @@
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm, PodSpec};
 
-/// Adds a requirement to the required node affinity of a Pod. A node matches the affinity if it matches one of the terms,
-/// so each of them gets the requirement. An empty term matches no node, and stays empty.
+/// Adds a requirement to the required node affinity of a Pod. A node matches the affinity if it
+/// matches one of the terms, so each of them gets the requirement. An empty term matches no node,
+/// and stays empty.
 pub fn require(spec: &mut PodSpec, add: impl Fn(&mut NodeSelectorTerm)) {
     let affinity = spec.affinity.get_or_insert_default();
     let affinity = affinity.node_affinity.get_or_insert_default();

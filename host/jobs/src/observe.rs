@@ -62,7 +62,8 @@ pub enum Observation {
     Found(Box<Snapshot>),
 }
 
-/// Reads a job, by its UID, and its objects. Objects of an earlier job of the same name do not count.
+/// Reads a job, by its UID, and its objects. Objects of an earlier job of the same name do not
+/// count.
 pub async fn observe(
     client: &Client,
     views: &Views,
@@ -99,8 +100,8 @@ pub async fn observe(
     })))
 }
 
-/// Reads the events of the first Pods whose status does not say enough. The Pods of a job have the same volumes, networks
-/// and images, and more often than not the same reason.
+/// Reads the events of the first Pods whose status does not say enough. The Pods of a job have the
+/// same volumes, networks and images, and more often than not the same reason.
 async fn node_reports(
     client: &Client,
     namespace: &str,
@@ -118,7 +119,8 @@ async fn node_reports(
     join_all(reports).await.into_iter().collect()
 }
 
-/// Reads the nodes of Pods whose grace period has expired, because the nodes may be lost. Usually there is none.
+/// Reads the nodes of Pods whose grace period has expired, because the nodes may be lost. Usually
+/// there is none.
 async fn nodes(client: &Client, pods: &[Arc<ObservedPod>]) -> Result<Vec<Node>, ObserveError> {
     let api: Api<Node> = Api::all(client.clone());
     let now = clock::now();

@@ -16,7 +16,8 @@ use super::validate::{Suspension, ValidJob};
 pub enum Phase {
     /// It is suspended.
     Suspended,
-    /// It is suspended, and its partitions are created for the time of its admission. It has no Pods.
+    /// It is suspended, and its partitions are created for the time of its admission. It has no
+    /// Pods.
     Reserving,
     /// An instance waits for its partition.
     Waiting,
@@ -26,8 +27,9 @@ pub enum Phase {
     Running,
     /// A job with a launcher must restart as a whole, for this reason, and has not failed.
     Restart(String),
-    /// A run has ended with this outcome, and the restart rule has decided what follows. The status does not record it
-    /// yet. Nothing is cleaned up before: a controller that is killed in between would find no Pods, and no reason.
+    /// A run has ended with this outcome, and the restart rule has decided what follows. The status
+    /// does not record it yet. Nothing is cleaned up before: a controller that is killed in between
+    /// would find no Pods, and no reason.
     Ended(Outcome, Next),
     /// The job has finished, and the status records it.
     Finished(Recorded),
@@ -48,7 +50,8 @@ enum RunState {
     Ended(Outcome),
 }
 
-/// Decides the phase of a job at the time `now`, and after the end of a run whether and when the job restarts.
+/// Decides the phase of a job at the time `now`, and after the end of a run whether and when the
+/// job restarts.
 pub fn phase(job: &ValidJob, facts: &Facts, now: Timestamp) -> Phase {
     if let Some(recorded) = facts.recorded {
         return Phase::Finished(recorded);
@@ -83,7 +86,8 @@ fn deadline_exceeded(job: &ValidJob) -> Outcome {
     })
 }
 
-/// Decides the state of a run without a launcher: instances are independent, and it ends when all of them have ended.
+/// Decides the state of a run without a launcher: instances are independent, and it ends when all
+/// of them have ended.
 fn without_launcher(facts: &Facts) -> RunState {
     if !facts.instances.is_empty() && facts.instances.iter().all(Instance::ended) {
         let ends = facts.instances.iter().filter_map(Instance::instance_end);
@@ -104,7 +108,8 @@ fn without_launcher(facts: &Facts) -> RunState {
     })
 }
 
-/// Decides the state of a run with a launcher: its exit code decides, unless a worker was lost before it ended.
+/// Decides the state of a run with a launcher: its exit code decides, unless a worker was lost
+/// before it ended.
 fn with_launcher(job: &ValidJob, facts: &Facts) -> RunState {
     let launcher = &facts.launcher;
     match &launcher.state {
@@ -148,8 +153,9 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> RunState {
     }
 }
 
-/// A launcher that is deleted while it runs has failed. If a worker was lost, that is the reason: the kubelet may report
-/// late that the launcher runs, and until then the operator itself deletes it after the loss of a worker.
+/// A launcher that is deleted while it runs has failed. If a worker was lost, that is the reason:
+/// the kubelet may report late that the launcher runs, and until then the operator itself deletes
+/// it after the loss of a worker.
 fn launcher_deleted(facts: &Facts) -> Outcome {
     if let Some((lost, code)) = lost_worker(facts, None) {
         return Outcome::failed(format!("{lost}, while the launcher ran"), code);
@@ -232,8 +238,9 @@ fn controller_drained(job: &ValidJob, facts: &Facts) -> Option<Phase> {
         })
 }
 
-/// Describes the worker that was lost before `until`, the end of the launcher, and returns the exit code of its program if
-/// that ended by itself. `None` for `until` means that the launcher has not ended.
+/// Describes the worker that was lost before `until`, the end of the launcher, and returns the exit
+/// code of its program if that ended by itself. `None` for `until` means that the launcher has not
+/// ended.
 fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String, Option<i32>)> {
     let before = |at: Option<jiff::Timestamp>| match (at, until) {
         (Some(at), Some(until)) => at < until,

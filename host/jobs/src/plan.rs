@@ -48,26 +48,28 @@ pub struct Plan {
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to apply before the Pods, which use them.
     pub apply: Vec<Applicable>,
-    /// The rights that the launchers of the namespace share, to apply likewise. They belong to no job.
+    /// The rights that the launchers of the namespace share, to apply likewise. They belong to no
+    /// job.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Applicable>,
-    /// The launcher's Role without any right, if it exists: workers that it names are gone, and a Pod of another owner
-    /// could get such a name.
+    /// The launcher's Role without any right, if it exists: workers that it names are gone, and a
+    /// Pod of another owner could get such a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withdraw: Option<Applicable>,
-    /// By instance: the partition that the first new Pods will use. The status records it before they are created, or a
-    /// reset could be missed after their deletion.
+    /// By instance: the partition that the first new Pods will use. The status records it before
+    /// they are created, or a reset could be missed after their deletion.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub new_uses: BTreeMap<String, String>,
     /// Variables of the Pods to create, where Pods refer to them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub create_config_maps: Vec<ConfigMap>,
-    /// Rejected Pods that are created again. From then on they may use their partition, and the status records that
-    /// before they are created.
+    /// Rejected Pods that are created again. From then on they may use their partition, and the
+    /// status records that before they are created.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub recreated: BTreeSet<String>,
-    /// By instance: partitions that are released from now on, because Pods could not start. The status records it before
-    /// the Pods are deleted, or they would be created again on the same partition.
+    /// By instance: partitions that are released from now on, because Pods could not start. The
+    /// status records it before the Pods are deleted, or they would be created again on the same
+    /// partition.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub given_up: BTreeMap<String, GivenUp>,
     /// Pods to create, the launcher last.
@@ -87,7 +89,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether the status is written before the plan is applied: afterwards nothing else shows what it records.
+    /// Whether the status is written before the plan is applied: afterwards nothing else shows what
+    /// it records.
     pub fn is_recorded_first(&self) -> bool {
         !self.new_uses.is_empty() || !self.recreated.is_empty() || !self.given_up.is_empty()
     }
@@ -286,8 +289,8 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     plan
 }
 
-/// Returns the outdated instances to replace now: all unavailable ones, and as many available ones as the strategy
-/// allows.
+/// Returns the outdated instances to replace now: all unavailable ones, and as many available ones
+/// as the strategy allows.
 fn instances_to_replace(strategy: Strategy, facts: &Facts) -> Vec<&Instance> {
     let desired = u32::try_from(facts.instances.len()).unwrap_or(u32::MAX);
     let outdated = || facts.instances.iter().filter(|found| found.is_outdated());

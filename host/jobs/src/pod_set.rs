@@ -1,4 +1,5 @@
-//! Pure: adds to a Pod what its admission by Kueue adds to the pod set, and compares the job's size with the admission.
+//! Pure: adds to a Pod what its admission by Kueue adds to the pod set, and compares the job's size
+//! with the admission.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +34,8 @@ impl Role {
     }
 }
 
-/// Adds node labels, tolerations, labels and annotations to a Pod. Labels of the operator itself must be added later.
+/// Adds node labels, tolerations, labels and annotations to a Pod. Labels of the operator itself
+/// must be added later.
 pub fn add_to_pod(job: &ValidJob, role: Role, spec: &mut PodSpec, metadata: &mut ObjectMeta) {
     let Some(update) = update(job, role) else {
         return;
@@ -47,7 +49,8 @@ pub fn add_to_pod(job: &ValidJob, role: Role, spec: &mut PodSpec, metadata: &mut
     }
 }
 
-/// Returns the node labels that the workers require. Their partitions must be on a V-IPU controller of such nodes.
+/// Returns the node labels that the workers require. Their partitions must be on a V-IPU controller
+/// of such nodes.
 pub fn worker_node_selector(job: &ValidJob) -> BTreeMap<String, String> {
     let mut selector = job.template.spec.node_selector.clone();
     if let Some(update) = update(job, Role::Worker) {
@@ -56,7 +59,8 @@ pub fn worker_node_selector(job: &ValidJob) -> BTreeMap<String, String> {
     selector.unwrap_or_default()
 }
 
-/// Returns what the workers require of a node beside its labels. `None`: it is too much to compare nodes with.
+/// Returns what the workers require of a node beside its labels. `None`: it is too much to compare
+/// nodes with.
 pub fn worker_scheduling(job: &ValidJob) -> Option<NodeScheduling> {
     let template = &job.template.spec;
     let mut spec = PodSpec {
@@ -76,8 +80,8 @@ pub fn worker_scheduling(job: &ValidJob) -> Option<NodeScheduling> {
     NodeScheduling::of(&spec)
 }
 
-/// Adds the node of a template with `nodeName`. The kubelet of that node compares the labels of the partition's V-IPU
-/// controller with its own, so no other node will do.
+/// Adds the node of a template with `nodeName`. The kubelet of that node compares the labels of the
+/// partition's V-IPU controller with its own, so no other node will do.
 fn require_node(spec: &mut PodSpec, node: &str) {
     node_affinity::require(spec, |term| {
         let fields = term.match_fields.get_or_insert_default();
@@ -89,8 +93,9 @@ fn require_node(spec: &mut PodSpec, node: &str) {
     });
 }
 
-/// Whether an instance exceeds the admission of a job that has grown: Kueue stops the job, and admits it with its new size.
-/// The surge instances of a rolling update do not: they are beyond the job's own size.
+/// Whether an instance exceeds the admission of a job that has grown: Kueue stops the job, and
+/// admits it with its new size. The surge instances of a rolling update do not: they are beyond the
+/// job's own size.
 pub fn exceeds_admission(job: &ValidJob, instance: u32) -> bool {
     let Some(pods) = update(job, Role::Worker).and_then(|update| update.count) else {
         return false;
@@ -109,7 +114,8 @@ fn update(job: &ValidJob, role: Role) -> Option<&PodSetUpdate> {
     job.pod_set_updates.iter().find(|one| one.name == name)
 }
 
-/// Adds entries. An entry of the admission takes precedence: Kueue chose a flavor that the template does not exclude.
+/// Adds entries. An entry of the admission takes precedence: Kueue chose a flavor that the template
+/// does not exclude.
 fn extend(map: &mut Option<BTreeMap<String, String>>, added: &BTreeMap<String, String>) {
     if !added.is_empty() {
         let entries = added

@@ -1,5 +1,5 @@
-//! Gives a new launcher the pull secrets that its workers get from their ServiceAccount, because it has another
-//! account.
+//! Gives a new launcher the pull secrets that its workers get from their ServiceAccount, because it
+//! has another account.
 
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -10,8 +10,9 @@ use super::observe::ObserveError;
 use super::plan::Plan;
 use super::validate::ValidJob;
 
-/// Adds the pull secrets of the workers' ServiceAccount to the launcher of a plan, if the template has none. The
-/// admission of Pods does the same for the workers. An account that does not exist has none.
+/// Adds the pull secrets of the workers' ServiceAccount to the launcher of a plan, if the template
+/// has none. The admission of Pods does the same for the workers. An account that does not exist
+/// has none.
 pub async fn add(client: &Client, job: &ValidJob, plan: &mut Plan) -> Result<(), ObserveError> {
     let name = naming::launcher(&job.name);
     let mut pods = plan.create_pods.iter_mut();

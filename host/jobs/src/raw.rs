@@ -11,7 +11,8 @@ use super::job_object::{JobObject, JobRef, job_uid};
 /// Annotation of kubectl with the last applied manifest, which is the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// An IPUJob whose spec and status can be any JSON, so that one invalid job does not stop the watch.
+/// An IPUJob whose spec and status can be any JSON, so that one invalid job does not stop the
+/// watch.
 #[derive(Clone, Debug, Serialize, Deserialize, Resource)]
 #[resource(inherit = IPUJob)]
 pub struct RawJob {
@@ -38,8 +39,8 @@ impl RawJob {
     }
 }
 
-/// A job is stored whole, because a write of its status contains it, and as JSON: the values of a spec take several times
-/// as much memory as their text.
+/// A job is stored whole, because a write of its status contains it, and as JSON: the values of a
+/// spec take several times as much memory as their text.
 impl JobObject for RawJob {
     type Stored = Box<[u8]>;
     type Shared = ();

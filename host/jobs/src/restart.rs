@@ -46,7 +46,8 @@ pub enum Next {
 }
 
 impl RestartRule {
-    /// Creates the rule of a spec. `cleanPodPolicy: All` turns every policy into Never, as in Graphcore's operator.
+    /// Creates the rule of a spec. `cleanPodPolicy: All` turns every policy into Never, as in
+    /// Graphcore's operator.
     pub fn new(policy: Option<&RestartPolicy>, clean_pod_policy: CleanPodPolicy) -> Self {
         let policy_type = match policy {
             Some(policy) if clean_pod_policy != CleanPodPolicy::All => policy.type_,

@@ -1,4 +1,5 @@
-//! Pure: the update strategy of a job without launcher: how many of its instances are replaced at a time.
+//! Pure: the update strategy of a job without launcher: how many of its instances are replaced at a
+//! time.
 
 use ipu_api::ipujob::{self, StrategyType};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -52,7 +53,8 @@ impl Strategy {
         }
     }
 
-    /// Returns the maximum number of unavailable instances. It is 1 if both bounds round to 0, or a rollout would never end.
+    /// Returns the maximum number of unavailable instances. It is 1 if both bounds round to 0, or a
+    /// rollout would never end.
     pub fn unavailable(self, instances: u32) -> u32 {
         match self {
             Self::Recreate => instances,

@@ -1,4 +1,5 @@
-//! Pure: reconstructs a job whose spec is unreadable from its objects, so that it can finish and release its partitions.
+//! Pure: reconstructs a job whose spec is unreadable from its objects, so that it can finish and
+//! release its partitions.
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::naming;
@@ -12,8 +13,8 @@ use super::restart::RestartRule;
 use super::rolling_update::Strategy;
 use super::validate::{Size, Start, Suspension, Template, ValidJob, ValidLauncher, ValidateError};
 
-/// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from the readable fields.
-/// Returns `None` if it has no objects and has not finished.
+/// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from
+/// the readable fields. Returns `None` if it has no objects and has not finished.
 ///
 /// The operator creates no more objects for such a job, and only lets it finish.
 pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Option<ValidJob> {
@@ -84,8 +85,8 @@ fn instances(observed: &Observed) -> u32 {
     last.map_or(0, |last| last.saturating_add(1))
 }
 
-/// Returns the size of the job's partitions, which never changes. Without a partition, the size is the number of Pods of an
-/// instance.
+/// Returns the size of the job's partitions, which never changes. Without a partition, the size is
+/// the number of Pods of an instance.
 fn size(observed: &Observed) -> Size {
     if let Some(found) = observed.partitions.first() {
         return Size {

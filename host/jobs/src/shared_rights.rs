@@ -1,5 +1,5 @@
-//! Applies the rights that the launchers of a namespace share, while the admission policy binds each launcher to the workers
-//! of its own job.
+//! Applies the rights that the launchers of a namespace share, while the admission policy binds
+//! each launcher to the workers of its own job.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ use super::plan::{Applicable, DependentKind};
 use super::status::Obstacle;
 use super::writes::{self, WriteError};
 
-/// Time for which an object counts as unchanged after it was read. A user who deletes it stops the launchers of this
-/// namespace for that long.
+/// Time for which an object counts as unchanged after it was read. A user who deletes it stops the
+/// launchers of this namespace for that long.
 const TRUSTED: SignedDuration = SignedDuration::from_secs(30);
 
 /// The shared rights of each namespace, and when they were read.
@@ -30,8 +30,8 @@ pub(super) struct SharedRights {
 }
 
 impl SharedRights {
-    /// Applies objects of a namespace that were not read lately. `policy` is the name of the admission policy. Without it,
-    /// nothing is applied, and a Role that exists loses its rights.
+    /// Applies objects of a namespace that were not read lately. `policy` is the name of the
+    /// admission policy. Without it, nothing is applied, and a Role that exists loses its rights.
     pub(super) async fn apply(
         &self,
         client: &Client,

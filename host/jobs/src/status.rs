@@ -1,4 +1,5 @@
-//! Pure: builds the status of a job from its facts, phase and plan, and from the obstacles of the last writes.
+//! Pure: builds the status of a job from its facts, phase and plan, and from the obstacles of the
+//! last writes.
 
 mod accounting;
 mod activity;
@@ -56,14 +57,16 @@ pub(super) struct StatusInput<'a> {
     given_up: &'a BTreeMap<String, GivenUp>,
     /// Whether a reset of a partition is requested now.
     requests_reset: bool,
-    /// The instance of each worker that is created now. The status that records the use of a partition is written
-    /// before its Pods are created, and would have to be written again for their number.
+    /// The instance of each worker that is created now. The status that records the use of a
+    /// partition is written before its Pods are created, and would have to be written again for
+    /// their number.
     new_workers: Vec<u32>,
     /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
 }
 
-/// Builds the status of a job, before or after its plan is applied. Times of unchanged fields remain.
+/// Builds the status of a job, before or after its plan is applied. Times of unchanged fields
+/// remain.
 pub fn build(
     job: &ValidJob,
     facts: &Facts,
@@ -85,7 +88,8 @@ pub fn build(
     };
     let state = input.state();
     if state == JobState::Running {
-        // The state stays when the Pods run. Only the change of their number causes the write that the accounting needs.
+        // The state stays when the Pods run. Only the change of their number causes the write that
+        // the accounting needs.
         input.new_workers.clear();
     }
     let finished = phase.is_finished();
@@ -138,8 +142,8 @@ pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Opt
     Some(new)
 }
 
-/// Returns the job with another status and with the version that was read, so that the write fails if the job has
-/// changed.
+/// Returns the job with another status and with the version that was read, so that the write fails
+/// if the job has changed.
 ///
 /// # Panics
 /// Never: a status is plain data.
@@ -149,13 +153,14 @@ pub fn with_status(object: &Value, new: &IPUJobStatus) -> Value {
     object
 }
 
-/// Whether a status is that of a job that has started and was not suspended since, or that is about to start.
+/// Whether a status is that of a job that has started and was not suspended since, or that is about
+/// to start.
 pub fn is_active(status: &IPUJobStatus) -> bool {
     status.observed_generation.is_some() && status.launcher_status != JobState::Suspended
 }
 
-/// Whether a status is that of an active job whose Pods may have used a partition. One that waits for its partitions has
-/// not started.
+/// Whether a status is that of an active job whose Pods may have used a partition. One that waits
+/// for its partitions has not started.
 pub fn has_started(status: &IPUJobStatus) -> bool {
     let run = status.run.as_ref();
     let has_used = run.is_some_and(|run| !run.used.is_empty());
@@ -289,7 +294,8 @@ impl StatusInput<'_> {
     }
 }
 
-/// Returns the instance of each worker that the plan creates. With an obstacle, it is unknown which were created.
+/// Returns the instance of each worker that the plan creates. With an obstacle, it is unknown which
+/// were created.
 fn new_workers(plan: &Plan, obstacles: &[Obstacle]) -> Vec<u32> {
     let created = plan.create_pods.iter().filter(|_| obstacles.is_empty());
     let instance = |pod: &Pod| pod.labels().get(labels::INSTANCE_LABEL)?.parse().ok();
@@ -335,7 +341,8 @@ fn has_all_partitions(facts: &Facts) -> bool {
             .all(|instance| instance.partition.state.placed().is_some())
 }
 
-/// Returns the number of automatic resets. `None` if there were none, so that the field is not written.
+/// Returns the number of automatic resets. `None` if there were none, so that the field is not
+/// written.
 fn automatic_resets(facts: &Facts) -> Option<i64> {
     let resets: i64 = facts
         .all()
@@ -344,8 +351,8 @@ fn automatic_resets(facts: &Facts) -> Option<i64> {
     (resets > 0).then_some(resets)
 }
 
-/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as
-/// replicas.
+/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the
+/// selected Pods as replicas.
 fn selector(job: &ValidJob) -> String {
     format!(
         "{}={},{}=worker,{}=0",

@@ -74,11 +74,12 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> Stepped {
     }
 }
 
-/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
-/// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
-/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. One that still waits for its partitions has not
-/// started. The size of its admission limits a job, even if it has left its queue, because it keeps its quota. Without
-/// Kueue, nobody would admit it with another size.
+/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish.
+/// While Kueue is installed, a job in a queue does not start without an admission. One that has
+/// started continues: an earlier version of the operator knew neither queues nor admissions.
+/// `ipu-kueue` stops it if it must stop. One that still waits for its partitions has not started.
+/// The size of its admission limits a job, even if it has left its queue, because it keeps its
+/// quota. Without Kueue, nobody would admit it with another size.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {

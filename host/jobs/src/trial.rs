@@ -1,4 +1,5 @@
-//! Pure: the Pods of a job that has no partition yet, for a dry run. A refusal is then known before IPUs are requested.
+//! Pure: the Pods of a job that has no partition yet, for a dry run. A refusal is then known before
+//! IPUs are requested.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use super::build::{PodSettings, launcher, launcher_otherwise, workers};
 use super::facts::partition::PlacedPartition;
 use super::validate::{self, ValidJob};
 
-/// Returns the first worker, and the launcher of a job with one. Empty if this cluster gets no Pods of the job, or if the
-/// job is unreadable.
+/// Returns the first worker, and the launcher of a job with one. Empty if this cluster gets no Pods
+/// of the job, or if the job is unreadable.
 pub fn pods(object: &Value, settings: &PodSettings) -> Vec<Forms<Pod>> {
     if is_managed_by_another(object) {
         return Vec::new();

@@ -62,7 +62,8 @@ pub struct ValidJob {
     pub failure_policy: FailurePolicy,
     /// Whether it is suspended.
     pub suspension: Suspension,
-    /// Whether Kueue has admitted it from a queue: only Kueue starts it again after it has released its partitions.
+    /// Whether Kueue has admitted it from a queue: only Kueue starts it again after it has released
+    /// its partitions.
     pub is_admitted: bool,
     /// Additions of its admission by Kueue to its Pods.
     pub pod_set_updates: Vec<PodSetUpdate>,
@@ -78,8 +79,8 @@ pub struct ValidJob {
     pub start: Start,
 }
 
-/// Whether a job, or more of it, may start. Rules and limits apply to the start: a running job may finish when they
-/// become stricter.
+/// Whether a job, or more of it, may start. Rules and limits apply to the start: a running job may
+/// finish when they become stricter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Start {
     /// It violates no rule.
@@ -99,7 +100,8 @@ pub enum Suspension {
     Suspended,
     /// It has no Pods, and its partitions are created for its admission.
     Reserving,
-    /// It is in a queue of Kueue and not admitted, whatever its spec says. It has neither Pods nor partitions.
+    /// It is in a queue of Kueue and not admitted, whatever its spec says. It has neither Pods nor
+    /// partitions.
     Unadmitted,
 }
 
@@ -139,7 +141,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Returns the name of the workers' ServiceAccount. The admission of Pods uses `default` where they name none.
+    /// Returns the name of the workers' ServiceAccount. The admission of Pods uses `default` where
+    /// they name none.
     pub fn service_account(&self) -> &str {
         let names = [&self.spec.service_account_name, &self.spec.service_account];
         let mut names = names.into_iter().flatten().map(String::as_str);
@@ -175,8 +178,9 @@ impl ValidateError {
     }
 }
 
-/// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop
-/// all others. The status is left out: users cannot correct it, and the next write of it replaces it.
+/// Decodes a job. An object that does not match the schema is an error here, and not in the watch,
+/// where it would stop all others. The status is left out: users cannot correct it, and the next
+/// write of it replaces it.
 fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -199,7 +203,8 @@ pub fn decode_status(object: &Value) -> IPUJobStatus {
         .unwrap_or_default()
 }
 
-/// Returns what Kueue has granted to a job. A job that another controller manages has the status of another cluster.
+/// Returns what Kueue has granted to a job. A job that another controller manages has the status of
+/// another cluster.
 pub fn admission(object: &Value) -> Option<JobAdmission> {
     let admission = object.get("status")?.get("admission")?;
     (!is_managed_by_another(object))
@@ -215,8 +220,9 @@ pub fn awaits_admission(object: &Value) -> bool {
 
 /// Validates a job. An error means that it lacks a field that even a running job needs.
 ///
-/// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the same rules; this
-/// check is for objects that bypassed them, and for a replaced validation guest with weaker rules.
+/// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the
+/// same rules; this check is for objects that bypassed them, and for a replaced validation guest
+/// with weaker rules.
 pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     let job = decode(object)?;
     let unlimited = Settings {

@@ -1,5 +1,5 @@
-//! Pure: the jobs whose ServiceAccount, Role and RoleBinding are verified. They are not read again until a watch
-//! reports a change.
+//! Pure: the jobs whose ServiceAccount, Role and RoleBinding are verified. They are not read again
+//! until a watch reports a change.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,8 @@ use ipu_api::uid::Uid;
 use super::job_object::JobRef;
 use super::plan::{Applicable, DependentKind};
 
-/// The version of each dependent object of one job. It is 0 for an object that the job does not have.
+/// The version of each dependent object of one job. It is 0 for an object that the job does not
+/// have.
 pub type Versions = [u64; DependentKind::COUNT];
 
 /// The verified objects of each job, and the versions that the watches have reported since.
@@ -77,7 +78,8 @@ impl Verified {
         stale.cloned().collect()
     }
 
-    /// Returns whether a write or a watch has reported the job's object of this kind. `None` for an unknown job.
+    /// Returns whether a write or a watch has reported the job's object of this kind. `None` for an
+    /// unknown job.
     pub fn exists(&self, job: Uid, kind: DependentKind) -> Option<bool> {
         let entry = self.jobs.get(&job)?;
         let kind = kind.index();
@@ -90,8 +92,8 @@ impl Verified {
         entry.or_insert_with(|| Entry::of(job)).in_progress = true;
     }
 
-    /// Records that a job's objects were read, or written, as planned. Does nothing if one was deleted since the
-    /// verification began: the deletion may be later than the read.
+    /// Records that a job's objects were read, or written, as planned. Does nothing if one was
+    /// deleted since the verification began: the deletion may be later than the read.
     pub fn record(&mut self, job: Uid, objects: &[Applicable], versions: Versions) {
         if let Some(entry) = self.jobs.get_mut(&job).filter(|entry| entry.in_progress) {
             for object in objects {
@@ -101,8 +103,8 @@ impl Verified {
         }
     }
 
-    /// Applies the version of a job's object that a watch reports. Returns whether the job needs a reconcile. A process that
-    /// has just started learns in this way which jobs have rights.
+    /// Applies the version of a job's object that a watch reports. Returns whether the job needs a
+    /// reconcile. A process that has just started learns in this way which jobs have rights.
     pub fn observe(
         &mut self,
         (kind, namespace): (DependentKind, &str),
@@ -139,7 +141,8 @@ impl Verified {
         list.listed = Some(HashSet::new());
     }
 
-    /// Completes a list of one kind: objects that it does not contain were deleted. Returns the jobs to reconcile.
+    /// Completes a list of one kind: objects that it does not contain were deleted. Returns the
+    /// jobs to reconcile.
     pub fn end_list(&mut self, kind: DependentKind, namespace: &str) -> Vec<Arc<JobRef>> {
         let list = self.lists[kind.index()]
             .entry(namespace.into())
@@ -148,7 +151,8 @@ impl Verified {
         let listed = list.listed.take().unwrap_or_default();
         let mut deleted = Vec::new();
         for (job, entry) in &mut self.jobs {
-            // The list does not contain an object that was created meanwhile: then the job is verified once more.
+            // The list does not contain an object that was created meanwhile: then the job is
+            // verified once more.
             let is_listed = namespace.is_empty() || *entry.job.namespace == *namespace;
             let exists = entry.verified[kind.index()].is_some_and(|(_, version)| version > 0);
             if is_listed && exists && !listed.contains(job) {
@@ -159,7 +163,8 @@ impl Verified {
         deleted
     }
 
-    /// Whether all kinds are listed in this namespace. Otherwise the watches report no changes there.
+    /// Whether all kinds are listed in this namespace. Otherwise the watches report no changes
+    /// there.
     fn are_listed(&self, namespace: &str) -> bool {
         self.lists.iter().all(|lists| {
             let list = lists.get(namespace).or_else(|| lists.get(""));
@@ -179,7 +184,8 @@ impl Verified {
     }
 }
 
-/// Returns a hash of an object. It contains its owner's UID, so the hash differs for a job that was recreated.
+/// Returns a hash of an object. It contains its owner's UID, so the hash differs for a job that was
+/// recreated.
 fn fingerprint(object: &Applicable) -> u64 {
     let mut hasher = DefaultHasher::new();
     let text = serde_json::to_string(object).expect("a plan can be encoded as JSON");

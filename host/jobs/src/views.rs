@@ -1,4 +1,5 @@
-//! The caches of IPUJobs and of their objects, shared by the watches and by the reconciles that write the objects.
+//! The caches of IPUJobs and of their objects, shared by the watches and by the reconciles that
+//! write the objects.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -46,9 +47,9 @@ impl Default for Views {
     }
 }
 
-/// By job: names of Pods that the operator tried to create and that were not created, or were deleted before they had a
-/// node, according to replies and the watch. Any other Pod that does not exist may have run, and may have used its
-/// partition.
+/// By job: names of Pods that the operator tried to create and that were not created, or were
+/// deleted before they had a node, according to replies and the watch. Any other Pod that does not
+/// exist may have run, and may have used its partition.
 #[derive(Debug, Default)]
 pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
 
@@ -69,9 +70,10 @@ impl UncreatedPods {
         }
     }
 
-    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost. The event of a
-    /// deletion has the last state of the Pod: without a node, no kubelet has seen it. `is_known` reports whether a job
-    /// still exists, so that nothing is kept for those that are gone.
+    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was
+    /// lost. The event of a deletion has the last state of the Pod: without a node, no kubelet has
+    /// seen it. `is_known` reports whether a job still exists, so that nothing is kept for those
+    /// that are gone.
     pub fn apply_event(&self, event: &Event<Pod>, is_known: impl Fn(Uid) -> bool) {
         let Some(pod) = watch_store::object(event) else {
             return;

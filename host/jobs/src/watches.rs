@@ -17,14 +17,16 @@ use super::context::Context;
 use super::job_object::JobRef;
 use super::raw::RawJob;
 
-/// Watches all three kinds until it is dropped. Sends the jobs to reconcile to `triggers`, after the caches have changed.
+/// Watches all three kinds until it is dropped. Sends the jobs to reconcile to `triggers`, after
+/// the caches have changed.
 pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<JobRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
     let (views, cache_sync) = (&context.views, &context.cache_sync);
     let owned = watcher::Config::default().labels(labels::JOB_UID_LABEL);
     let pods = scope::watch::everywhere::<Guarded<Pod>>(client, scope, owned.clone());
     let pods = scope::watch::readable(pods);
-    // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
+    // The proxy reports an unreadable object in the object's events. The cache keeps its last
+    // state.
     let partitions = scope::watch::partitions(client, scope, owned);
     // A listed job is reconciled, so its objects are listed first.
     let jobs = async {

@@ -54,15 +54,17 @@ pub type CreateResult = Result<Option<Obstacle>, WriteError>;
 enum Creation<K> {
     /// The object is created.
     Created(K),
-    /// An object of the name exists, or the API server refuses the new one. `None`: the job owns the existing object.
+    /// An object of the name exists, or the API server refuses the new one. `None`: the job owns
+    /// the existing object.
     Not(Option<Obstacle>),
 }
 
 /// The result of an apply: the version of the object, or the obstacle.
 pub type ApplyResult = Result<Result<u64, Obstacle>, WriteError>;
 
-/// Creates an object. If an object of the name exists, its owner's UID decides: it is the job's own and was created a moment
-/// ago, it is terminating, or it belongs to another owner and is never adopted.
+/// Creates an object. If an object of the name exists, its owner's UID decides: it is the job's own
+/// and was created a moment ago, it is terminating, or it belongs to another owner and is never
+/// adopted.
 ///
 /// The cache behind `view` expects the object.
 pub async fn create<K>(api: &Api<K>, object: &K, owner: &str, view: &View<K>) -> CreateResult
@@ -115,11 +117,11 @@ where
     }
 }
 
-/// Applies an object in the job's namespace (server-side apply), unless it belongs to another owner: a ServiceAccount
-/// `<job>-launcher` may be a user's.
+/// Applies an object in the job's namespace (server-side apply), unless it belongs to another
+/// owner: a ServiceAccount `<job>-launcher` may be a user's.
 ///
-/// An `expected` object is read first, because usually it needs no write. Any other is created first, which usually
-/// succeeds.
+/// An `expected` object is read first, because usually it needs no write. Any other is created
+/// first, which usually succeeds.
 pub async fn apply<K>(
     client: &Client,
     namespace: &str,
@@ -138,8 +140,8 @@ where
     apply_unless(client, namespace, object, expected, conflict).await
 }
 
-/// Applies an object (server-side apply), unless it is as desired, or the found one is a conflict. An absent one is created,
-/// so that one of a user, created meanwhile, is found.
+/// Applies an object (server-side apply), unless it is as desired, or the found one is a conflict.
+/// An absent one is created, so that one of a user, created meanwhile, is found.
 async fn apply_unless<K>(
     client: &Client,
     namespace: &str,

@@ -1,5 +1,6 @@
-//! Pure: advice about the reasons of the operator, of Kubernetes and of V-IPU controllers. The sentences about the
-//! operator's reasons are those of the page of messages, which `tests/suite/kubectl.rs` compares.
+//! Pure: advice about the reasons of the operator, of Kubernetes and of V-IPU controllers. The
+//! sentences about the operator's reasons are those of the page of messages, which
+//! `tests/suite/kubectl.rs` compares.
 
 use crate::pods::INITIALIZING;
 

@@ -6,7 +6,8 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// The time from `since` to `now`, in one unit. A time in the future, of another clock, counts as now.
+/// The time from `since` to `now`, in one unit. A time in the future, of another clock, counts as
+/// now.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     length(now.duration_since(since).as_secs())
 }

@@ -17,8 +17,8 @@ use crate::goodput::{GoodputBy, Since};
 use crate::output::{GoodputFormat, PageFormat, TableFormat};
 use crate::top::By;
 
-/// Explains why jobs wait for IPUs, shows who uses them, and cordons and drains V-IPU controllers. It needs nothing but
-/// your kubeconfig.
+/// Explains why jobs wait for IPUs, shows who uses them, and cordons and drains V-IPU controllers.
+/// It needs nothing but your kubeconfig.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-ipu", bin_name = "kubectl ipu", version)]
 pub struct Arguments {
@@ -47,7 +47,8 @@ pub enum Task {
     Cordon(CordonOptions),
     /// Allow new partitions on V-IPU controllers again, and end their drain.
     Uncordon(UncordonOptions),
-    /// Cordon V-IPU controllers, ask the owners of their partitions to move, and wait until they have.
+    /// Cordon V-IPU controllers, ask the owners of their partitions to move, and wait until they
+    /// have.
     Drain(DrainOptions),
     /// Print a script that completes `kubectl-ipu` in a shell.
     Completion(CompletionOptions),
@@ -107,8 +108,8 @@ pub struct GoodputOptions {
     /// Group the rows by this.
     #[arg(long, value_enum, default_value_t)]
     pub by: GoodputBy,
-    /// Print the IPUJobs instead that were created since then and have ended, as CSV for `ipu-operator policy
-    /// evaluate`.
+    /// Print the IPUJobs instead that were created since then and have ended, as CSV for
+    /// `ipu-operator policy evaluate`.
     #[arg(long, conflicts_with = "by")]
     pub jobs: bool,
     /// Form of the output. CSV has all details, whatever --by says.
@@ -146,7 +147,8 @@ pub struct WhyOptions {
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: PageFormat,
-    /// Print the page again when its content changes, until the object has ended or is gone, or until Ctrl-C.
+    /// Print the page again when its content changes, until the object has ended or is gone, or
+    /// until Ctrl-C.
     #[arg(long, short)]
     pub watch: bool,
 }

@@ -1,7 +1,8 @@
 //! Pure: the completion of the command line, as scripts for shells and for kubectl.
 //!
-//! kubectl completes `kubectl ipu …` itself: it runs the program `kubectl_complete-ipu` with the words of the command
-//! line. The last word is the one to complete. This program is the plugin under that name.
+//! kubectl completes `kubectl ipu …` itself: it runs the program `kubectl_complete-ipu` with the
+//! words of the command line. The last word is the one to complete. This program is the plugin
+//! under that name.
 
 use std::path::Path;
 
@@ -111,7 +112,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The option of a word, if the next word is its value. `None`: the option has no value, or has it after `=`.
+/// The option of a word, if the next word is its value. `None`: the option has no value, or has it
+/// after `=`.
 fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let arg = find(command, word)?;
     let takes_next = arg.get_action().takes_values() && !arg.is_require_equals_set();

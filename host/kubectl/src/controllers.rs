@@ -1,4 +1,5 @@
-//! Pure: reads from VIPUControllers which V-IPU controllers accept no new partitions and why, and what fits now.
+//! Pure: reads from VIPUControllers which V-IPU controllers accept no new partitions and why, and
+//! what fits now.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,8 @@ pub fn name(one: &VIPUController) -> &str {
     one.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The name of the object for a user's input: the name itself, with or without its kind, or `host:port`.
+/// The name of the object for a user's input: the name itself, with or without its kind, or
+/// `host:port`.
 pub fn object_name(typed: &str) -> String {
     let bare = typed.split_once('/').map_or(typed, |(_, name)| name);
     if bare.contains(':') {
@@ -118,8 +120,8 @@ fn problem(state: &str, of: &Condition) -> String {
     text
 }
 
-/// The largest partition that a new request would get now, on an open V-IPU controller with nodes for this node
-/// selector. `None`: nothing fits.
+/// The largest partition that a new request would get now, on an open V-IPU controller with nodes
+/// for this node selector. `None`: nothing fits.
 pub fn largest_fit<'a>(
     all: impl Iterator<Item = &'a VIPUController>,
     node_selector: &BTreeMap<String, String>,

@@ -1,4 +1,5 @@
-//! Pure: computes the change of a VIPUController's spec when an admin cordons, uncordons or drains it.
+//! Pure: computes the change of a VIPUController's spec when an admin cordons, uncordons or drains
+//! it.
 
 use std::str::FromStr;
 

@@ -1,4 +1,5 @@
-//! Pure: the partitions that remain on a drained V-IPU controller, and the changes since the last output.
+//! Pure: the partitions that remain on a drained V-IPU controller, and the changes since the last
+//! output.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +89,8 @@ pub fn changes(
     lines
 }
 
-/// Whether the drain is complete, as the operator reports for this generation of the spec. A condition of an earlier
-/// drain, or one without a generation, proves nothing.
+/// Whether the drain is complete, as the operator reports for this generation of the spec. A
+/// condition of an earlier drain, or one without a generation, proves nothing.
 pub fn is_drained(controller: &VIPUController) -> bool {
     let generation = controller.metadata.generation;
     condition(controller, DRAINED).is_some_and(|drained| {
@@ -161,7 +162,8 @@ mod tests {
         assert_eq!(lines[20], "pod1:8090: and 20 more");
     }
 
-    /// A controller that is drained in generation 3, with the state of the condition and the generation that it names.
+    /// A controller that is drained in generation 3, with the state of the condition and the
+    /// generation that it names.
     fn controller(drained: Option<(&str, Option<i64>)>) -> VIPUController {
         let drained = drained.map(|(status, observed)| {
             json!({

@@ -133,7 +133,8 @@ pub enum KubectlError {
 }
 
 impl KubectlError {
-    /// The exit status of the plugin: as in shells, 128 and the number of the signal if there was one.
+    /// The exit status of the plugin: as in shells, 128 and the number of the signal if there was
+    /// one.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) => 130,

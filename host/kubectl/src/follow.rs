@@ -145,8 +145,8 @@ where
     }
 }
 
-/// Writes the page after each change. It ends without an error if nothing more can change, and with one if the user
-/// loses the right to watch.
+/// Writes the page after each change. It ends without an error if nothing more can change, and with
+/// one if the user loses the right to watch.
 async fn follow<K>(
     subject: &Subject<K>,
     uid: String,
@@ -247,7 +247,8 @@ impl<K: Resource> Sources<K> {
     }
 
     fn are_listed(&self) -> bool {
-        // The API server of an earlier version of the operator does not serve the kind, so the watch never lists it.
+        // The API server of an earlier version of the operator does not serve the kind, so the
+        // watch never lists it.
         let had_none = matches!(&self.first.controllers, Access::Allowed(all) if all.is_empty());
         let around = self.partitions.is_listed() && (had_none || self.controllers.is_listed());
         around && self.subject.is_listed() && self.pods.is_listed() && self.warnings.is_listed()

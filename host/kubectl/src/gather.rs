@@ -62,7 +62,8 @@ where
     })
 }
 
-/// Reads the objects around an object. The position in the queue depends on all IPUPartitions of the cluster.
+/// Reads the objects around an object. The position in the queue depends on all IPUPartitions of
+/// the cluster.
 async fn around(connection: &Connection, pods: Access<Vec<Pod>>) -> Result<Around, KubectlError> {
     let Connection { client, namespace } = connection;
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);

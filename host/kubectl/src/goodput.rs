@@ -1,4 +1,5 @@
-//! Pure: where IPU-hours went, summed up from IPUAccountings over whole periods, and the jobs of a time.
+//! Pure: where IPU-hours went, summed up from IPUAccountings over whole periods, and the jobs of a
+//! time.
 
 mod csv;
 mod jobs;
@@ -25,7 +26,8 @@ use crate::controllers::{address, name};
 /// Seconds of an hour.
 const HOUR: f64 = 3_600.0;
 
-/// Name of the row of the namespaces that the accounting of a V-IPU controller does not distinguish.
+/// Name of the row of the namespaces that the accounting of a V-IPU controller does not
+/// distinguish.
 const OTHER_NAMESPACES: &str = "(others)";
 
 /// Grouping of the rows.
@@ -53,7 +55,8 @@ pub struct Goodput {
     /// Until when the last one is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// IPU-hours in partitions by namespace or V-IPU controller, those with the most first. By state: none.
+    /// IPU-hours in partitions by namespace or V-IPU controller, those with the most first. By
+    /// state: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<Row>,
     /// All IPU-hours in partitions of the operator.
@@ -88,7 +91,8 @@ pub struct Row {
     pub releasing: f64,
     /// The sum.
     pub total: f64,
-    /// Orchestration goodput: the part of the sum in which Pods were ready. Missing: the sum is zero.
+    /// Orchestration goodput: the part of the sum in which Pods were ready. Missing: the sum is
+    /// zero.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<f64>,
 }

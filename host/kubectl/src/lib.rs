@@ -1,23 +1,25 @@
-//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, shows who uses them and
-//! where the IPU-hours went, and cordons and drains V-IPU controllers.
+//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, shows
+//! who uses them and where the IPU-hours went, and cordons and drains V-IPU controllers.
 //!
-//! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server of the operator. It
-//! names the resources that the user may not read.
+//! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server
+//! of the operator. It names the resources that the user may not read.
 //!
 //! Entry points:
 //! - [`cli::Arguments`] is the command line, and [`run`] carries it out.
-//! - [`why`] makes a [`page::Page`] from what `gather` has read or `follow` watches; [`top`] counts what `live` has
-//!   read or watches. Both are pure.
-//! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and
-//!   watches.
+//! - [`why`] makes a [`page::Page`] from what `gather` has read or `follow` watches; [`top`] counts
+//!   what `live` has read or watches. Both are pure.
+//! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and
+//!   `operate` sends and watches.
 //! - [`goodput`] sums up IPUAccountings, and lists jobs for a replay. It is pure.
-//! - [`nodes`] shows what the checks of nodes found, which ipu-node writes on each Node. It is pure.
+//! - [`nodes`] shows what the checks of nodes found, which ipu-node writes on each Node. It is
+//!   pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
-//! - [`advice`] repeats what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
-//!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
+//! - [`advice`] repeats what the operator decides and documents; `tests/suite/kubectl.rs` compares
+//!   them. [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its
+//!   own.
 //!
-//! It writes only the spec of VIPUControllers. It must not know guests, the V-IPU, or any other package of this
-//! workspace but the API, the dashboard and the texts.
+//! It writes only the spec of VIPUControllers. It must not know guests, the V-IPU, or any other
+//! package of this workspace but the API, the dashboard and the texts.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -236,8 +238,8 @@ async fn exported(
     Ok(history.csv)
 }
 
-/// The nodes with IPUs, or one node, with the results of their checks. Without the right to list VIPUControllers, only
-/// the labels of the nodes are not known.
+/// The nodes with IPUs, or one node, with the results of their checks. Without the right to list
+/// VIPUControllers, only the labels of the nodes are not known.
 async fn node_reports(
     connection: &Connection,
     name: Option<&str>,

@@ -121,8 +121,8 @@ async fn listed_nodes(
     }
 }
 
-/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `footer` comes from the
-/// first read.
+/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `footer`
+/// comes from the first read.
 pub(crate) async fn watch(
     connection: &Connection,
     view: &View,

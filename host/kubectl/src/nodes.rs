@@ -1,4 +1,5 @@
-//! Pure: the nodes with IPUs, and the results of their checks, as ipu-node reports them on each Node.
+//! Pure: the nodes with IPUs, and the results of their checks, as ipu-node reports them on each
+//! Node.
 
 mod text;
 

@@ -27,7 +27,8 @@ use crate::watching::{Events, PERIOD, events, lasting};
 /// Field manager of the changes.
 const FIELD_MANAGER: &str = "kubectl-ipu";
 
-/// Changes the VIPUControllers, and prints the new state of each. If one of them cannot be read, none is changed.
+/// Changes the VIPUControllers, and prints the new state of each. If one of them cannot be read,
+/// none is changed.
 pub(crate) async fn request(
     connection: &Connection,
     names: &[ControllerName],
@@ -63,8 +64,8 @@ pub(crate) async fn request(
     Ok(())
 }
 
-/// The user of the kubeconfig, as the API server reports it. A missing name is not an error, because a cordon can be
-/// urgent.
+/// The user of the kubeconfig, as the API server reports it. A missing name is not an error,
+/// because a cordon can be urgent.
 async fn user(connection: &Connection) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
     let review = api
@@ -105,8 +106,8 @@ struct Progress {
     shows_partitions: bool,
 }
 
-/// Waits until the V-IPU controllers are drained. Prints the remaining partitions to standard error. Without a timeout
-/// it may wait for ever.
+/// Waits until the V-IPU controllers are drained. Prints the remaining partitions to standard
+/// error. Without a timeout it may wait for ever.
 pub(crate) async fn wait(
     connection: &Connection,
     names: &[ControllerName],
@@ -190,8 +191,8 @@ impl Progress {
         for (waiting, before) in &mut self.waiting {
             let mut readable = self.controllers.values().flatten();
             let Some(controller) = readable.find(|one| name(one) == waiting) else {
-                // The operator does not delete the object of a drained controller. Another client has deleted it, and
-                // so ended the drain.
+                // The operator does not delete the object of a drained controller. Another client
+                // has deleted it, and so ended the drain.
                 return Err(KubectlError::NoController(waiting.clone()));
             };
             let address = address(controller);

@@ -89,7 +89,8 @@ impl From<TableFormat> for Reader {
     }
 }
 
-/// An output in a sequence. On a terminal it replaces the previous one; for programs it is a document.
+/// An output in a sequence. On a terminal it replaces the previous one; for programs it is a
+/// document.
 pub(crate) fn again(text: &str, reader: Reader, is_terminal: bool) -> String {
     let (before, after) = match reader {
         Reader::Person if is_terminal => (CLEAR, ""),

@@ -31,7 +31,8 @@ pub struct Page {
     /// The last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Durations of its activities, until the operator last counted them. Missing: it is a Pod, or not counted.
+    /// Durations of its activities, until the operator last counted them. Missing: it is a Pod, or
+    /// not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
     /// Its conditions that explain its state.
@@ -217,7 +218,8 @@ fn partition(one: &PartitionLine, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-/// A line for each V-IPU controller that takes no new partitions or is reserved, and what fits on the others.
+/// A line for each V-IPU controller that takes no new partitions or is reserved, and what fits on
+/// the others.
 fn capacity(capacity: &Capacity) -> Vec<String> {
     let closed = capacity.closed.iter();
     let mut lines: Vec<_> = closed

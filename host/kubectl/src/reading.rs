@@ -1,4 +1,5 @@
-//! Reads objects with the rights of the user: whole lists, page by page. It skips unreadable objects.
+//! Reads objects with the rights of the user: whole lists, page by page. It skips unreadable
+//! objects.
 
 use std::fmt::Debug;
 use std::iter;
@@ -33,8 +34,8 @@ where
     Ok(read.map(|()| all))
 }
 
-/// Passes each page of a list to `visit`, so that no more than one page is in memory. Returns why the user may not list
-/// them.
+/// Passes each page of a list to `visit`, so that no more than one page is in memory. Returns why
+/// the user may not list them.
 pub(crate) async fn each_page<K>(
     api: &Api<K>,
     params: ListParams,
@@ -80,8 +81,8 @@ pub(crate) fn controllers(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource::<VIPUController>())
 }
 
-/// The readable VIPUControllers of the cluster. An API server of an earlier version of the operator does not serve the
-/// kind, and so has none.
+/// The readable VIPUControllers of the cluster. An API server of an earlier version of the operator
+/// does not serve the kind, and so has none.
 pub(crate) async fn known_controllers(
     client: &Client,
 ) -> Result<Access<Objects<VIPUController>>, KubectlError> {
@@ -91,7 +92,8 @@ pub(crate) async fn known_controllers(
     }
 }
 
-/// The readable IPUAccountings of the cluster. An API server of an earlier version of the operator has none.
+/// The readable IPUAccountings of the cluster. An API server of an earlier version of the operator
+/// has none.
 pub(crate) async fn known_accountings(
     client: &Client,
 ) -> Result<Access<Objects<IPUAccounting>>, KubectlError> {

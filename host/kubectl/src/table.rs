@@ -40,7 +40,8 @@ pub fn grid(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// The columns. `has_objects`: the V-IPU controllers have objects, which contain more than nodes do.
+/// The columns. `has_objects`: the V-IPU controllers have objects, which contain more than nodes
+/// do.
 fn header(by: By, has_objects: bool, is_wide: bool) -> Vec<String> {
     let first: &[&str] = match by {
         By::Controllers if has_objects => &["CONTROLLER", "STATUS", "IPUS"],

@@ -1,4 +1,5 @@
-//! Pure: who uses the IPUs, from IPUPartitions and VIPUControllers or nodes, by V-IPU controller, namespace or job.
+//! Pure: who uses the IPUs, from IPUPartitions and VIPUControllers or nodes, by V-IPU controller,
+//! namespace or job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +108,8 @@ type Key = (Option<String>, String);
 pub enum Capacities<'a> {
     /// Their objects.
     Controllers(&'a [&'a VIPUController]),
-    /// The nodes that reach them, of an operator without such objects or for a user who may not list them.
+    /// The nodes that reach them, of an operator without such objects or for a user who may not
+    /// list them.
     Nodes(&'a [&'a Node]),
     /// Nothing: the user may list neither.
     Unknown,
@@ -262,8 +264,9 @@ fn controllers<'a>(
     known
 }
 
-/// The IPUs of each V-IPU controller. All nodes of a controller advertise all of its IPUs. Controllers with the same
-/// label advertise their sum, which is nobody's own; a node without a known controller has a row of its label.
+/// The IPUs of each V-IPU controller. All nodes of a controller advertise all of its IPUs.
+/// Controllers with the same label advertise their sum, which is nobody's own; a node without a
+/// known controller has a row of its label.
 fn advertised_by(
     known: &BTreeMap<(&str, &str), BTreeSet<String>>,
     nodes: &[&Node],

@@ -22,8 +22,8 @@ pub fn own() -> String {
     format!("kubectl-ipu {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The versions of the operator, one line for each release. If the user may not list the Deployments of all namespaces,
-/// only those of one namespace.
+/// The versions of the operator, one line for each release. If the user may not list the
+/// Deployments of all namespaces, only those of one namespace.
 pub(crate) async fn of_operator(connection: &Connection) -> Result<Vec<String>, KubectlError> {
     let client = &connection.client;
     let selected = ListParams::default().labels(DEPLOYMENTS);

@@ -28,7 +28,8 @@ pub struct Warning {
     pub count: i32,
 }
 
-/// The last warnings about objects, the latest first. `is_about` decides by kind, name and UID of an event's object.
+/// The last warnings about objects, the latest first. `is_about` decides by kind, name and UID of
+/// an event's object.
 pub fn last(events: &[Event], is_about: impl Fn(&str, &str, Option<&str>) -> bool) -> Vec<Warning> {
     let is_meant = |event: &&Event| {
         let about = &event.involved_object;

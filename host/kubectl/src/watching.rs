@@ -39,8 +39,9 @@ where
     watcher(api, config).default_backoff().boxed()
 }
 
-/// An event. `None`: the watch was interrupted and restarts. If it cannot restart, this prints a warning to stderr,
-/// because the output gets stale. An error: the user has lost the right to watch.
+/// An event. `None`: the watch was interrupted and restarts. If it cannot restart, this prints a
+/// warning to stderr, because the output gets stale. An error: the user has lost the right to
+/// watch.
 pub(crate) fn lasting<K>(
     what: &'static str,
     event: Result<watcher::Event<K>, watcher::Error>,

@@ -86,7 +86,8 @@ impl Around {
             .collect()
     }
 
-    /// Returns the capacity of the V-IPU controllers for an owner, if they have objects that the user may list.
+    /// Returns the capacity of the V-IPU controllers for an owner, if they have objects that the
+    /// user may list.
     fn capacity(&self, owner: Option<&str>) -> Option<Capacity> {
         let all = &self.controllers.allowed()?.readable;
         if all.is_empty() {

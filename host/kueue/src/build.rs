@@ -24,7 +24,8 @@ use crate::objects::{
 /// Longest message of a condition of a Workload, in bytes. Kueue accepts 32,768.
 const MESSAGE_MAX: usize = 1_024;
 
-/// Reasons of an eviction after which a Workload is in the queue again at once. After the others, Kueue requeues it.
+/// Reasons of an eviction after which a Workload is in the queue again at once. After the others,
+/// Kueue requeues it.
 const REQUEUED_AT_ONCE: [&str; 2] = ["Preempted", "NodeFailures"];
 
 /// Reason of the eviction of a deactivated Workload, and the start of that reason with its cause.
@@ -137,15 +138,16 @@ pub fn pods_ready(workload: &Workload, is_ready: bool, reason: &str, now: Timest
     json!({"conditions": conditions(workload, &[(PODS_READY, is_ready, reason, message)], now)})
 }
 
-/// The fields of the status of an evicted Workload whose quota is released. After the retry of a check, the operator
-/// requeues it.
+/// The fields of the status of an evicted Workload whose quota is released. After the retry of a
+/// check, the operator requeues it.
 pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
     let reason = match reason {
         _ if is_retry => PARTITION_RETRY,
-        // The reason may contain a cause. Then Kueue would not requeue the Workload when a user activates it.
+        // The reason may contain a cause. Then Kueue would not requeue the Workload when a user
+        // activates it.
         deactivated if deactivated.starts_with(DEACTIVATED) => DEACTIVATED,
         other => other,
     };
@@ -170,8 +172,8 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     fields
 }
 
-/// The fields of the status of a Workload that is evicted because the Pods of its job could not start. With this reason,
-/// Kueue requeues it behind those that wait already.
+/// The fields of the status of a Workload that is evicted because the Pods of its job could not
+/// start. With this reason, Kueue requeues it behind those that wait already.
 pub fn evicted(workload: &Workload, reason: &str, now: Timestamp) -> Value {
     let evicted = (EVICTED, true, "PodsReadyTimeout", reason);
     json!({"conditions": conditions(workload, &[evicted], now)})
@@ -206,16 +208,17 @@ pub fn admission(job: &QueuedJob, admission: &JobAdmission) -> Value {
     job_status(job, json!({"admission": admission}))
 }
 
-/// The merge patch of the status of a job that is stopped. From then on its controller creates nothing for it, even if a user
-/// resumes it at once: a job without an admission continues only if its status does not say that it is suspended. Its
-/// conditions and its accounting stay: by them, its controller counts what the job did until then.
+/// The merge patch of the status of a job that is stopped. From then on its controller creates
+/// nothing for it, even if a user resumes it at once: a job without an admission continues only if
+/// its status does not say that it is suspended. Its conditions and its accounting stay: by them,
+/// its controller counts what the job did until then.
 pub fn stopped(job: &QueuedJob) -> Value {
     let state = JobState::Suspended;
     job_status(job, json!({"admission": null, "launcherStatus": state}))
 }
 
-/// The merge patch of fields in the status of a job. The CRD requires two more fields: the patch has them until the
-/// controller of the job has written them.
+/// The merge patch of fields in the status of a job. The CRD requires two more fields: the patch
+/// has them until the controller of the job has written them.
 pub fn job_status(job: &QueuedJob, mut fields: Value) -> Value {
     if !job.is_observed {
         fields["desiredReplicas"] = json!(job.instances);
@@ -227,8 +230,8 @@ pub fn job_status(job: &QueuedJob, mut fields: Value) -> Value {
     })
 }
 
-/// Whether a job that was written has an admission. The API server drops the field without an error if the CRD is that of an
-/// earlier version.
+/// Whether a job that was written has an admission. The API server drops the field without an error
+/// if the CRD is that of an earlier version.
 pub fn has_admission(written: &RawJob) -> bool {
     let admission = written.status.get("admission");
     admission.is_some_and(|admission| !admission.is_null())
@@ -241,7 +244,8 @@ pub fn without_quota(job: &QueuedJob) -> Vec<JobCondition> {
     others.cloned().collect()
 }
 
-/// The merge patch that suspends a job or resumes it, if it still has this version. `None`: whatever its version is.
+/// The merge patch that suspends a job or resumes it, if it still has this version. `None`:
+/// whatever its version is.
 pub fn suspension(job: &QueuedJob, is_suspended: bool, version: Option<&str>) -> Value {
     let mut metadata = json!({"uid": job.reference.uid});
     if let Some(version) = version {

@@ -1,4 +1,5 @@
-//! Pure: the answer of the AdmissionCheck `graphcore.ai/partition`: whether the partitions of a job are ready.
+//! Pure: the answer of the AdmissionCheck `graphcore.ai/partition`: whether the partitions of a job
+//! are ready.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::partitions::JobPartition;
 
-/// Time for which a job keeps its quota while no V-IPU controller has free capacity for its partitions.
+/// Time for which a job keeps its quota while no V-IPU controller has free capacity for its
+/// partitions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay of the first retry. It doubles with each.
@@ -18,7 +20,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// Longest delay of a retry.
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
-/// Longest delay for a Workload that holds its quota meanwhile, because Kueue has reserved it again at once.
+/// Longest delay for a Workload that holds its quota meanwhile, because Kueue has reserved it again
+/// at once.
 const LONGEST_HELD_RETRY: Duration = Duration::from_secs(30);
 
 /// Longest message of a check, in bytes. Kueue accepts 32,768.
@@ -42,15 +45,16 @@ pub enum State {
     Pending,
     /// All partitions are ready.
     Ready,
-    /// There is no free capacity: the quota is released, and the Workload is admitted again after a delay.
+    /// There is no free capacity: the quota is released, and the Workload is admitted again after a
+    /// delay.
     Retry,
     /// The partitions can never be created.
     Rejected,
 }
 
 impl Answer {
-    /// The answer for a Workload whose partitions are not created before its admission. Each of its Pods gets one by its
-    /// scheduling gate.
+    /// The answer for a Workload whose partitions are not created before its admission. Each of its
+    /// Pods gets one by its scheduling gate.
     pub fn of_other_jobs() -> Self {
         Self::new(
             State::Ready,
@@ -72,7 +76,8 @@ impl Answer {
         Self::new(State::Pending, &message)
     }
 
-    /// The answer for a Workload whose partitions are not requested now, for this reason: it releases its quota.
+    /// The answer for a Workload whose partitions are not requested now, for this reason: it
+    /// releases its quota.
     pub fn retry(reason: &str) -> Self {
         Self::new(State::Retry, reason)
     }
@@ -101,7 +106,8 @@ impl Answer {
         check["state"] == json!(self.state) && check["message"] == self.message.as_str()
     }
 
-    /// Returns the entry of the status with this answer. It keeps its other fields, such as the number of retries.
+    /// Returns the entry of the status with this answer. It keeps its other fields, such as the
+    /// number of retries.
     pub fn set_in(&self, check: &Value, now: Timestamp) -> Value {
         let (mut check, state) = (check.clone(), json!(self.state));
         if check["state"] != state {
@@ -121,8 +127,8 @@ pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Answers the check of a job with reserved quota, which needs a partition for each of so many instances, or Pods. Also
-/// returns the delay after which the answer may change by itself.
+/// Answers the check of a job with reserved quota, which needs a partition for each of so many
+/// instances, or Pods. Also returns the delay after which the answer may change by itself.
 pub fn answer(
     (what, count): (&str, u32),
     partitions: &[JobPartition],
@@ -169,8 +175,9 @@ pub fn answer(
 
 /// Returns the delay of the next admission after a `Retry` of the check.
 ///
-/// The field `requeueAfterSeconds` of the check is for this, but Kueue 0.19 keeps the quota until that time is over. The
-/// operator therefore releases the quota at once, and requeues the Workload itself.
+/// The field `requeueAfterSeconds` of the check is for this, but Kueue 0.19 keeps the quota until
+/// that time is over. The operator therefore releases the quota at once, and requeues the Workload
+/// itself.
 pub fn retry_delay(check: &Value) -> Duration {
     let retries = check.get("retryCount").and_then(Value::as_u64).unwrap_or(1);
     let doublings = u32::try_from(retries.saturating_sub(1).min(16)).unwrap_or(16);
@@ -179,8 +186,8 @@ pub fn retry_delay(check: &Value) -> Duration {
         .min(LONGEST_RETRY)
 }
 
-/// Returns the time before which no partition is requested after a `Retry` of a check, if Kueue has reserved quota again at
-/// once. `None`: the check was not retried.
+/// Returns the time before which no partition is requested after a `Retry` of a check, if Kueue has
+/// reserved quota again at once. `None`: the check was not retried.
 pub fn not_before(check: &Value) -> Option<Timestamp> {
     let retries = check.get("retryCount")?.as_u64()?;
     // Kueue has reset it to `Pending` then.

@@ -82,7 +82,8 @@ fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> RequestError {
     move |source| RequestError::Failed(action, source)
 }
 
-/// Carries out a step of a job. Returns whether it was done: a step that releases quota waits for the last partition.
+/// Carries out a step of a job. Returns whether it was done: a step that releases quota waits for
+/// the last partition.
 pub(super) async fn step(
     context: &Context,
     job: &QueuedJob,
@@ -190,7 +191,8 @@ async fn of_workload(
     patch_workload(client, workload, patch, action).await
 }
 
-/// Creates the Workload of a job. One that exists already was created a moment ago: its name contains a hash of the UID.
+/// Creates the Workload of a job. One that exists already was created a moment ago: its name
+/// contains a hash of the UID.
 async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let action = "create the Workload of the IPUJob";
     let priority = priority::priority(client, job).await?;
@@ -247,7 +249,8 @@ pub(super) async fn set_conditions(
         .map_err(failed_to("write the condition of the IPUJob"))
 }
 
-/// Sets an AdmissionCheck to active, which Kueue requires before it uses a ClusterQueue with the check.
+/// Sets an AdmissionCheck to active, which Kueue requires before it uses a ClusterQueue with the
+/// check.
 pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<(), RequestError> {
     let status = check.status.as_ref();
     let mut conditions = status.map_or_else(Vec::new, |status| status.conditions.clone());

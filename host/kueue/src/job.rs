@@ -68,13 +68,15 @@ pub struct QueuedJob {
     pub is_elsewhere: bool,
     /// Whether its controller has written a status.
     pub is_observed: bool,
-    /// Whether its status shows that its Pods may have used a partition, and that it was not suspended since.
+    /// Whether its status shows that its Pods may have used a partition, and that it was not
+    /// suspended since.
     pub has_started: bool,
     /// Whether its controller has observed that it is suspended, and has ended its work.
     pub has_settled: bool,
     /// Whether it runs, and no Pod is known not to start.
     pub is_running: bool,
-    /// The reason for which its Pods could not start, if its partitions are being released because of that.
+    /// The reason for which its Pods could not start, if its partitions are being released because
+    /// of that.
     pub start_failure: Option<String>,
     /// Its end.
     pub end: Option<End>,
@@ -108,8 +110,8 @@ impl QueuedJob {
         })
     }
 
-    /// Reads a job that is not deleted and has left its queue. `None`: it is in its queue, or it belongs to another
-    /// controller, whose Workloads are not the operator's.
+    /// Reads a job that is not deleted and has left its queue. `None`: it is in its queue, or it
+    /// belongs to another controller, whose Workloads are not the operator's.
     pub fn unqueued(job: &RawJob) -> Option<Self> {
         let object = job.as_json();
         let is_elsewhere = ipujob::is_managed_by_another(&object);
@@ -123,7 +125,8 @@ impl QueuedJob {
         Self::without_queue(job, &object, valid.as_ref())
     }
 
-    /// Reads what a job has without its queue. An unreadable job has no size, and is not suspended by its admission.
+    /// Reads what a job has without its queue. An unreadable job has no size, and is not suspended
+    /// by its admission.
     fn without_queue(job: &RawJob, object: &Value, valid: Option<&ValidJob>) -> Option<Self> {
         let status = validate::decode_status(object);
         let is_elsewhere = ipujob::is_managed_by_another(object);
@@ -163,8 +166,9 @@ impl QueuedJob {
         self.suspension != Suspension::Suspended || self.admission.is_some()
     }
 
-    /// Whether it runs without an admission: an earlier version of the operator, which knew no queues, has started it
-    /// or has dropped the admission from its status, or it got the label of its queue while it ran.
+    /// Whether it runs without an admission: an earlier version of the operator, which knew no
+    /// queues, has started it or has dropped the admission from its status, or it got the label of
+    /// its queue while it ran.
     pub fn runs_unadmitted(&self) -> bool {
         self.suspension == Suspension::Active
             && self.admission.is_none()
@@ -197,14 +201,16 @@ pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<ObjectRef> {
     })
 }
 
-/// Whether the status shows the suspension of this generation. That of an unreadable job shows its failure instead.
+/// Whether the status shows the suspension of this generation. That of an unreadable job shows its
+/// failure instead.
 fn has_settled(job: &RawJob, valid: Option<&ValidJob>, status: &IPUJobStatus) -> bool {
     let is_suspended = valid.is_none() || status.launcher_status == JobState::Suspended;
     status.observed_generation == job.metadata.generation && is_suspended
 }
 
-/// Whether the job runs. A job without a launcher runs in its status while its Pods cannot start, as in Graphcore's
-/// operator. A worker that fails while others run does not stop it, and neither does a container beside the main one.
+/// Whether the job runs. A job without a launcher runs in its status while its Pods cannot start,
+/// as in Graphcore's operator. A worker that fails while others run does not stop it, and neither
+/// does a container beside the main one.
 fn is_running(status: &IPUJobStatus) -> bool {
     let mut conditions = status.conditions.iter();
     let waits = conditions.any(|condition| {

@@ -1,18 +1,19 @@
 //! Makes IPUJobs wait in the queues of Kueue, as Kueue does for its own jobs.
 //!
-//! A job with the label `kueue.x-k8s.io/queue-name` gets a Workload; Kueue admits the Workload, and the job starts;
-//! Kueue evicts it, and the job stops.
+//! A job with the label `kueue.x-k8s.io/queue-name` gets a Workload; Kueue admits the Workload, and
+//! the job starts; Kueue evicts it, and the job stops.
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`job`], [`objects`] and [`partitions`] keep what decisions read, [`pod_sets`] counts the job's Pods and IPUs,
-//!   [`plan`] decides the next step, [`check`] answers the AdmissionCheck `graphcore.ai/partition`, and [`build`] makes
-//!   the objects and patches. These are pure.
+//! - [`job`], [`objects`] and [`partitions`] keep what decisions read, [`pod_sets`] counts the
+//!   job's Pods and IPUs, [`plan`] decides the next step, [`check`] answers the AdmissionCheck
+//!   `graphcore.ai/partition`, and [`build`] makes the objects and patches. These are pure.
 //! - [`native`] decides about Workloads of other jobs, whose Pods request IPUs themselves.
 //!
-//! It writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition. For an IPUJob it
-//! creates no Pod and no partition: `ipu-jobs` does. Before the admission of another job it creates partitions for the
-//! Pods, which these claim (`ipu-pods`). It must not know V-IPU controllers, guests or webhooks.
+//! It writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition.
+//! For an IPUJob it creates no Pod and no partition: `ipu-jobs` does. Before the admission of
+//! another job it creates partitions for the Pods, which these claim (`ipu-pods`). It must not know
+//! V-IPU controllers, guests or webhooks.
 #![forbid(unsafe_code)]
 
 pub mod build;
@@ -64,7 +65,8 @@ const CONCURRENCY: usize = 16;
 /// Requeue delay of a step that waits for something that no watch of this package shows.
 const BLOCKED: Duration = Duration::from_secs(2);
 
-/// Requeue delay of a job that has left its queue and still has a Workload: the events of such a job trigger nothing.
+/// Requeue delay of a job that has left its queue and still has a Workload: the events of such a
+/// job trigger nothing.
 const LEFT_QUEUE: Duration = Duration::from_secs(15);
 
 /// Requeue delay of a job whose Workload the API server refuses.
@@ -76,7 +78,8 @@ const NOTE_MAX: usize = 1_000;
 /// Settings of the reconciler.
 #[derive(Clone, Debug)]
 pub struct KueueSettings {
-    /// The admin's settings for jobs. Kueue counts the jobs' Pods, and a Pod has no more IPUs than a job either.
+    /// The admin's settings for jobs. Kueue counts the jobs' Pods, and a Pod has no more IPUs than
+    /// a job either.
     pub jobs: JobSettings,
     /// Whether Pods that request IPUs themselves are reconciled.
     pub has_native_pods: bool,

@@ -1,5 +1,5 @@
-//! Pure: the condition `QuotaReserved` of an IPUJob, which repeats what Kueue says about its Workload, so that
-//! `kubectl describe ipujob` shows it.
+//! Pure: the condition `QuotaReserved` of an IPUJob, which repeats what Kueue says about its
+//! Workload, so that `kubectl describe ipujob` shows it.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::job::QueuedJob;
 use crate::objects::{QUOTA_RESERVED, Workload};
 
-/// Shortest time between two writes of which only the message differs: Kueue's messages contain quantities of others.
+/// Shortest time between two writes of which only the message differs: Kueue's messages contain
+/// quantities of others.
 const PERIOD: Duration = Duration::from_secs(30);
 
 /// Longest message, in bytes.

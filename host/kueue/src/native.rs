@@ -1,9 +1,10 @@
-//! Pure: the partitions of a Workload whose Pods request IPUs themselves, such as that of a Job or a JobSet: they are
-//! created while the admission check waits, one for each Pod, and belong to the Workload until its Pods claim them.
+//! Pure: the partitions of a Workload whose Pods request IPUs themselves, such as that of a Job or
+//! a JobSet: they are created while the admission check waits, one for each Pod, and belong to the
+//! Workload until its Pods claim them.
 //!
-//! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod,
-//! requests its own. A partition is released if no Pod claims it within some time after the admission, or after the
-//! last claim.
+//! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces
+//! a failed Pod, requests its own. A partition is released if no Pod claims it within some time
+//! after the admission, or after the last claim.
 
 pub mod slots;
 
@@ -27,17 +28,19 @@ use crate::objects::{
 };
 use crate::partitions::JobPartition;
 
-/// Most partitions that are created before an admission. The Pods of a larger Workload request theirs themselves.
+/// Most partitions that are created before an admission. The Pods of a larger Workload request
+/// theirs themselves.
 const SLOTS_MAX: usize = 256;
 
 /// Delay of the next look-up of an unknown flavor.
 const FLAVOR_DELAY: Duration = Duration::from_secs(5);
 
-/// Time after the admission and after each claim in which the next Pod claims its partition, if all Pods exist, or if
-/// the drain of a V-IPU controller waits for the partition.
+/// Time after the admission and after each claim in which the next Pod claims its partition, if all
+/// Pods exist, or if the drain of a V-IPU controller waits for the partition.
 const CLAIM_TIME: Duration = Duration::from_mins(5);
 
-/// The same while a Pod may be missing. A JobSet that starts in order creates some Pods only when others are ready.
+/// The same while a Pod may be missing. A JobSet that starts in order creates some Pods only when
+/// others are ready.
 const LONGEST_CLAIM_TIME: Duration = Duration::from_hours(1);
 
 /// A partition that was created for a Pod of a Workload.
@@ -101,7 +104,8 @@ impl Reserved {
         !self.is_claimed && !self.is_terminating()
     }
 
-    /// Returns its wait for its Pod. For an unclaimed partition, only `PodsReady` shows that its Pod exists.
+    /// Returns its wait for its Pod. For an unclaimed partition, only `PodsReady` shows that its
+    /// Pod exists.
     fn claim_time(&self, has_all_pods: bool) -> Duration {
         if has_all_pods || self.holds_drain {
             CLAIM_TIME
@@ -162,9 +166,11 @@ impl From<Step> for Plan {
     }
 }
 
-/// Decides the next step for a Workload that belongs to no IPUJob. A Pod may have at most `max_ipus`.
+/// Decides the next step for a Workload that belongs to no IPUJob. A Pod may have at most
+/// `max_ipus`.
 ///
-/// `None`: native Pods are not reconciled. Then no Pod would claim a partition, and none is created.
+/// `None`: native Pods are not reconciled. Then no Pod would claim a partition, and none is
+/// created.
 pub fn plan(seen: &ObservedWorkload, max_ipus: Option<u32>, now: Timestamp) -> Plan {
     let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
     let uid = workload.and_then(|one| one.metadata.uid.as_deref());
@@ -246,8 +252,8 @@ fn checked(
     }
 }
 
-/// Decides on the partitions of a Workload with an answered check. Pods that are created too late request their own
-/// partitions.
+/// Decides on the partitions of a Workload with an answered check. Pods that are created too late
+/// request their own partitions.
 fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Plan {
     let Some(admitted) = workload.condition(ADMITTED, "True") else {
         return Plan::default();
@@ -274,8 +280,8 @@ fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Pl
     }
 }
 
-/// The next step until every slot has its partition: the release of one that does not fit, or the creation of those
-/// that are missing.
+/// The next step until every slot has its partition: the release of one that does not fit, or the
+/// creation of those that are missing.
 fn next_missing(partitions: &[&Reserved], slots: &[Slot]) -> Option<Step> {
     let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
     let is_outdated = |slot: &Slot| {
@@ -297,7 +303,8 @@ fn release(partition: &Reserved) -> Step {
     Step::Release(Box::new(partition.clone()))
 }
 
-/// The answer for a Workload whose partitions are all requested, and the delay after which it may change by itself.
+/// The answer for a Workload whose partitions are all requested, and the delay after which it may
+/// change by itself.
 fn of_partitions(
     workload: &Workload,
     partitions: &[&Reserved],
@@ -310,7 +317,8 @@ fn of_partitions(
     (answer.with_updates(updates(workload, slots)), delay)
 }
 
-/// A partition as the check sees it: one that a Pod of an earlier admission has claimed is not for this one.
+/// A partition as the check sees it: one that a Pod of an earlier admission has claimed is not for
+/// this one.
 fn usable(partition: &Reserved) -> JobPartition {
     let mut of = partition.of.clone();
     if partition.is_claimed {

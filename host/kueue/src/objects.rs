@@ -1,5 +1,5 @@
-//! Kueue's objects, with the fields that the operator reads (`kueue.x-k8s.io/v1beta2`). The operator writes them by patches,
-//! which keep all other fields.
+//! Kueue's objects, with the fields that the operator reads (`kueue.x-k8s.io/v1beta2`). The
+//! operator writes them by patches, which keep all other fields.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub const FINISHED: &str = "Finished";
 pub const PODS_READY: &str = "PodsReady";
 /// Condition of a Workload: it is in the queue again after an eviction.
 pub const REQUEUED: &str = "Requeued";
-/// Reason of `Requeued` while the operator waits for the next attempt of an admission check. Kueue itself requeues a
-/// Workload with other reasons.
+/// Reason of `Requeued` while the operator waits for the next attempt of an admission check. Kueue
+/// itself requeues a Workload with other reasons.
 pub const PARTITION_RETRY: &str = "PartitionRetry";
 
 /// The spec of a Workload: what a job needs.
@@ -183,7 +183,8 @@ impl Workload {
         self.condition(type_, "True").is_some()
     }
 
-    /// Whether quota is reserved for it, by condition or admission: half a reservation is released as a whole one.
+    /// Whether quota is reserved for it, by condition or admission: half a reservation is released
+    /// as a whole one.
     pub fn holds_quota(&self) -> bool {
         let admission = self.status.as_ref().and_then(|one| one.admission.as_ref());
         self.is(QUOTA_RESERVED) || admission.is_some()

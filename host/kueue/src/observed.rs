@@ -1,6 +1,8 @@
-//! Pure: the jobs in queues, their Workloads and partitions, and the settings of Kueue, as the watches last reported them.
+//! Pure: the jobs in queues, their Workloads and partitions, and the settings of Kueue, as the
+//! watches last reported them.
 //!
-//! Decisions on a stale view are harmless, because every write has a version or a UID as its precondition.
+//! Decisions on a stale view are harmless, because every write has a version or a UID as its
+//! precondition.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -49,7 +51,8 @@ impl Display for Key {
 pub enum Lookup {
     /// It waits in a queue, or was admitted.
     Queued(Box<ObservedJob>),
-    /// It waits in no queue: it is gone, has left its queue, or was never queued. These of its Workloads are left.
+    /// It waits in no queue: it is gone, has left its queue, or was never queued. These of its
+    /// Workloads are left.
     Unqueued(Vec<Arc<Workload>>),
 }
 

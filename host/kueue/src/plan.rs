@@ -1,7 +1,8 @@
 //! Pure: the next step for an IPUJob in a queue and its Workload.
 //!
-//! The order of the decisions is that of Kueue's own jobs (`pkg/controller/jobframework/reconciler.go` of 0.19), with
-//! one difference: quota is released when the partitions are gone, and not when the job begins to stop.
+//! The order of the decisions is that of Kueue's own jobs
+//! (`pkg/controller/jobframework/reconciler.go` of 0.19), with one difference: quota is released
+//! when the partitions are gone, and not when the job begins to stop.
 
 mod progress;
 mod step;
@@ -91,7 +92,8 @@ pub fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
     }
 }
 
-/// Chooses the Workload of a job: the prebuilt one, else the one that fits, else the oldest. Returns the others too.
+/// Chooses the Workload of a job: the prebuilt one, else the one that fits, else the oldest.
+/// Returns the others too.
 fn select(seen: &ObservedJob) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
     let job = &seen.job;
     let mut workloads = seen.workloads.clone();
@@ -198,7 +200,8 @@ fn of_spec(job: &QueuedJob, queue: &str, workload: &Workload) -> Option<Step> {
     (gated_by != job.gated_by.as_ref() && gated_by.is_some()).then_some(Step::SetGatedBy)
 }
 
-/// Decides on the priority. While quota is reserved, Kueue accepts only another WorkloadPriorityClass in place of one.
+/// Decides on the priority. While quota is reserved, Kueue accepts only another
+/// WorkloadPriorityClass in place of one.
 fn of_priority(job: &QueuedJob, workload: &Workload) -> Option<Step> {
     let current = workload.spec.priority_class_ref.as_ref();
     let of_workloads = |class: &&PriorityClassRef| class.kind == "WorkloadPriorityClass";
@@ -330,10 +333,12 @@ fn answered(name: &str, answer: Answer) -> Step {
     }
 }
 
-/// Whether a Workload has the pod sets of its job. Kueue writes quantities in another way than users do.
+/// Whether a Workload has the pod sets of its job. Kueue writes quantities in another way than
+/// users do.
 ///
-/// While it holds quota, the job may need less of it. The launcher of a running job needs what it was admitted with: its
-/// resources may follow a setting of the admin, which is for jobs that start.
+/// While it holds quota, the job may need less of it. The launcher of a running job needs what it
+/// was admitted with: its resources may follow a setting of the admin, which is for jobs that
+/// start.
 fn fits(job: &QueuedJob, workload: &Workload) -> bool {
     let holds_quota = workload.holds_quota();
     let keeps_launcher = holds_quota && !job.is_suspended();
@@ -347,8 +352,8 @@ fn fits(job: &QueuedJob, workload: &Workload) -> bool {
     sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
 }
 
-/// Whether the admission of a job can be written: a status without the fields of its controller is invalid. A job that
-/// runs elsewhere has no admission here.
+/// Whether the admission of a job can be written: a status without the fields of its controller is
+/// invalid. A job that runs elsewhere has no admission here.
 fn has_status(job: &QueuedJob) -> bool {
     job.is_observed || job.is_elsewhere
 }

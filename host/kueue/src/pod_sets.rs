@@ -32,7 +32,8 @@ const CONTAINER_FIELDS: [&str; 3] = ["name", "resources", "restartPolicy"];
 /// Returns the pod sets of a job: its launcher, and its workers with their share of the IPUs.
 pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
     let nowhere = nowhere();
-    // The init container requests nothing more than the others, and a change of the Pods would stop all running jobs.
+    // The init container requests nothing more than the others, and a change of the Pods would stop
+    // all running jobs.
     let settings = PodSettings {
         agent_delivery: AgentDelivery::Init,
         ..settings.clone()
@@ -53,8 +54,8 @@ pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
     launcher.into_iter().chain([workers]).collect()
 }
 
-/// Returns the part of a template that decides which quota and which nodes a Pod needs. Two templates that are equal in
-/// it are the same for Kueue.
+/// Returns the part of a template that decides which quota and which nodes a Pod needs. Two
+/// templates that are equal in it are the same for Kueue.
 pub fn relevant(template: &Value) -> Value {
     let Some(spec) = template.get("spec").and_then(Value::as_object) else {
         return json!({"spec": {}});
@@ -70,8 +71,8 @@ pub fn relevant(template: &Value) -> Value {
     json!({"spec": kept})
 }
 
-/// IPUs of a worker. Sizes are powers of two; a partition with more workers than IPUs counts as one IPU for each
-/// worker.
+/// IPUs of a worker. Sizes are powers of two; a partition with more workers than IPUs counts as one
+/// IPU for each worker.
 fn ipus_of_worker(job: &ValidJob) -> u32 {
     job.size.ipus.div_ceil(job.size.workers.max(1))
 }

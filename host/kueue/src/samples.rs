@@ -33,8 +33,8 @@ pub(crate) fn settings() -> PodSettings {
     }
 }
 
-/// The IPUJob `team/train` in the queue `main`: two instances of 4 IPUs with one worker each, suspended and settled,
-/// with one change.
+/// The IPUJob `team/train` in the queue `main`: two instances of 4 IPUs with one worker each,
+/// suspended and settled, with one change.
 pub(crate) fn job(change: impl FnOnce(&mut Value)) -> QueuedJob {
     QueuedJob::of(&job_object(change), &settings()).unwrap()
 }

@@ -7,8 +7,9 @@ use ipu_api::queueing::POD_SET_LABEL;
 
 use crate::objects::{PodSetAssignment, ResourceFlavorSpec, Workload};
 
-/// Returns the updates of each pod set: its number of Pods, the node labels and tolerations of its flavors, and what admission
-/// checks add. `None`: the Workload has no quota, or a flavor is not known yet.
+/// Returns the updates of each pod set: its number of Pods, the node labels and tolerations of its
+/// flavors, and what admission checks add. `None`: the Workload has no quota, or a flavor is not
+/// known yet.
 pub fn updates(
     workload: &Workload,
     flavors: &BTreeMap<Box<str>, ResourceFlavorSpec>,
@@ -50,8 +51,9 @@ fn of_flavors(
     Some(update)
 }
 
-/// Returns the number of Pods of a pod set. Kueue keeps it while quota is reserved. The count of the assignment lacks the Pods
-/// that were reclaimable before, such as those of an instance that had ended, and does not say which.
+/// Returns the number of Pods of a pod set. Kueue keeps it while quota is reserved. The count of
+/// the assignment lacks the Pods that were reclaimable before, such as those of an instance that
+/// had ended, and does not say which.
 fn count(workload: &Workload, pod_set: &str) -> Option<i32> {
     let mut sets = workload.spec.pod_sets.iter();
     let set = sets.find(|one| one.name == pod_set)?;

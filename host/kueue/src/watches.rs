@@ -17,7 +17,8 @@ use super::observed::Key;
 /// Number of watches.
 pub(super) const WATCHES: usize = 6;
 
-/// Follows all kinds until it is dropped. What to reconcile goes to `trigger`, after the new state is known.
+/// Follows all kinds until it is dropped. What to reconcile goes to `trigger`, after the new state
+/// is known.
 pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>) {
     let (client, scope) = (&context.client, &context.settings.jobs.scope);
     let observed = &context.observed;

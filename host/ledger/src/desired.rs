@@ -20,8 +20,8 @@ use super::step::{Requeue, Settings, Step, write_if_changed};
 use crate::status::{self, Choice};
 use crate::unsettled_attempts::{self, Blocker, Settlement};
 
-/// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
-/// five: an operation that takes twice as long does not end.
+/// Limit of an operation on a partition that was active before. A reset takes minutes, and its call
+/// has a deadline of five: an operation that takes twice as long does not end.
 const BUSY_LIMIT: Duration = Duration::from_mins(10);
 
 /// The next step for a desired partition.
@@ -46,7 +46,8 @@ pub fn next(
     }
 }
 
-/// Requeue delay while other attempts are unsettled: their capacity is free only after their removal was observed.
+/// Requeue delay while other attempts are unsettled: their capacity is free only after their
+/// removal was observed.
 fn with_blockers(requeue: Requeue, blockers: &[Blocker]) -> Requeue {
     match unsettled_attempts::requeue(blockers) {
         Some(short @ Requeue::Soon) => short,
@@ -105,8 +106,9 @@ fn follow(
     }
 }
 
-/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise its users learn that
-/// it is gone, after the grace period: a controller that restarts may not list its partitions for a moment.
+/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise
+/// its users learn that it is gone, after the grace period: a controller that restarts may not list
+/// its partitions for a moment.
 fn handle_missing(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -211,7 +213,8 @@ fn serve(
             );
             write(status::failed(status, "InError", message, now))
         }
-        // Users' programs reset their own partitions, so an inactive one has not necessarily failed.
+        // Users' programs reset their own partitions, so an inactive one has not necessarily
+        // failed.
         HealthState::Busy => write_if_changed(partition, status::busy(status, now), Requeue::Soon),
         HealthState::Failed | HealthState::Removing => {
             let disturbed = status::with_health(status, health, now);
@@ -341,8 +344,8 @@ fn place(
     }
 }
 
-/// Placement decides again as soon as the request fits, and triggers the next reconcile. Only attempts that have to be forgotten
-/// or settled are looked at again.
+/// Placement decides again as soon as the request fits, and triggers the next reconcile. Only
+/// attempts that have to be forgotten or settled are looked at again.
 fn until_decided(status: &IPUPartitionStatus) -> Requeue {
     let is_settled = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
     if status.attempts.iter().all(is_settled) {

@@ -1,6 +1,8 @@
-//! One reconcile of one IPUPartition, carried out over its effects: from step to observation, without I/O of its own.
+//! One reconcile of one IPUPartition, carried out over its effects: from step to observation,
+//! without I/O of its own.
 //!
-//! The operator gives it the API server and the V-IPU controllers as [`Effects`], the simulation gives it its own.
+//! The operator gives it the API server and the V-IPU controllers as [`Effects`], the simulation
+//! gives it its own.
 
 mod effects;
 
@@ -22,7 +24,8 @@ pub enum Ended {
     Done(Requeue),
     /// The finalizer was removed.
     Released,
-    /// No permit of the controller was free. The reconcile that returns one triggers the next of this object.
+    /// No permit of the controller was free. The reconcile that returns one triggers the next of
+    /// this object.
     Postponed,
 }
 
@@ -62,7 +65,8 @@ impl Reconcile {
         self.steps.next(&self.partition, settings, current, now)
     }
 
-    /// Carries out a step. Returns how the reconcile ended; `None` if it goes on with the next step.
+    /// Carries out a step. Returns how the reconcile ended; `None` if it goes on with the next
+    /// step.
     pub async fn carry_out<E: Effects>(
         &mut self,
         step: Step,

@@ -1,7 +1,8 @@
-//! One IPUPartition as a state machine. Pure: the object and what was observed in, the next step out.
+//! One IPUPartition as a state machine. Pure: the object and what was observed in, the next step
+//! out.
 //!
-//! The [`executor`] carries a step out, adds what it observed, and asks again, until nothing is left to do. Its effects are
-//! a trait: the operator and the simulation each have their own.
+//! The [`executor`] carries a step out, adds what it observed, and asks again, until nothing is
+//! left to do. Its effects are a trait: the operator and the simulation each have their own.
 //!
 //! Guarantees after any crash, delay or lost message (the simulation tests them):
 //! - Only the reconcile that has recorded an id requests its partition.
@@ -11,14 +12,15 @@
 //! - The finalizer goes last.
 //!
 //! Entry points:
-//! - [`reconcile`] returns the next [`step`] from the [`observations`] of the reconcile, and [`requeue`] the delay after it.
-//! - [`desired`] decides on desired partitions, [`deleted`] on deleted ones. A lost reply leaves an attempt with an unknown
-//!   outcome, which [`unsettled_attempts`] settles.
+//! - [`reconcile`] returns the next [`step`] from the [`observations`] of the reconcile, and
+//!   [`requeue`] the delay after it.
+//! - [`desired`] decides on desired partitions, [`deleted`] on deleted ones. A lost reply leaves an
+//!   attempt with an unknown outcome, which [`unsettled_attempts`] settles.
 //! - [`status`] has every change of the status, and [`state_unknown`] the condition of that name.
 //! - [`sweep`] orders the removal of partitions without an owner, which [`sweep::orphans`] finds.
 //!
-//! It must not know the API server, the V-IPU's protocol, or which controller a partition should have: `ipu-placement`
-//! decides that.
+//! It must not know the API server, the V-IPU's protocol, or which controller a partition should
+//! have: `ipu-placement` decides that.
 #![forbid(unsafe_code)]
 
 pub mod deleted;

@@ -9,8 +9,8 @@ use ipu_api::ipupartition::AutoResets;
 use ipu_placement::decision::PlacementDecision;
 use ipu_placement::drain::EvictionState;
 
-/// Maximum number of Pods that are listed as users of a partition. A message names one fewer. A tenant can create any
-/// number of Pods with the id.
+/// Maximum number of Pods that are listed as users of a partition. A message names one fewer. A
+/// tenant can create any number of Pods with the id.
 pub const USERS_MAX: usize = 5;
 
 /// The result of one step.
@@ -38,7 +38,8 @@ pub enum Observation {
     Users {
         /// The id in the label of the Pods.
         id: String,
-        /// `namespace/name` of every live Pod. If there are at least [`USERS_MAX`], some may be missing.
+        /// `namespace/name` of every live Pod. If there are at least [`USERS_MAX`], some may be
+        /// missing.
         pods: Vec<String>,
     },
     /// RemovePartition was called. `error` is set if it failed or no reply arrived.
@@ -79,9 +80,11 @@ pub enum Reply {
     Done,
     /// The request never reached the controller, so it has no effect.
     NotSent(String),
-    /// The controller refused because it lacks free IPUs. The outcome is unknown until the state is read.
+    /// The controller refused because it lacks free IPUs. The outcome is unknown until the state is
+    /// read.
     Exhausted(String),
-    /// The controller refused for another reason, or no reply arrived: the outcome is unknown until the state is read.
+    /// The controller refused for another reason, or no reply arrived: the outcome is unknown until
+    /// the state is read.
     Failed(String),
 }
 
@@ -183,8 +186,8 @@ impl Observations {
     /// Adds an observation, and drops those that it makes stale.
     pub fn observe(&mut self, observation: Observation) {
         match observation {
-            // Users are counted after the removal or the reset was recorded: a Pod that started before
-            // is counted, and none starts afterwards.
+            // Users are counted after the removal or the reset was recorded: a Pod that started
+            // before is counted, and none starts afterwards.
             Observation::Written => self.users.clear(),
             Observation::Recorded(intent) => {
                 self.users.clear();
@@ -216,8 +219,8 @@ impl Observations {
         }
     }
 
-    /// Whether this reconcile recorded `intent` and has not carried it out yet. Only then may it act:
-    /// another reconcile may already have carried out an intent that it finds in a status.
+    /// Whether this reconcile recorded `intent` and has not carried it out yet. Only then may it
+    /// act: another reconcile may already have carried out an intent that it finds in a status.
     pub fn may(&self, intent: &Intent) -> bool {
         self.recorded.as_ref() == Some(intent)
     }

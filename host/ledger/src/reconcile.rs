@@ -9,7 +9,8 @@ use super::observations::{Observation, Observations};
 use super::step::{Settings, Step};
 use crate::status;
 
-/// Most steps of one reconcile. Every path through the state machine is shorter; this bounds a mistake in it.
+/// Most steps of one reconcile. Every path through the state machine is shorter; this bounds a
+/// mistake in it.
 const STEPS_MAX: u32 = 256;
 
 /// The steps repeat without end.
@@ -26,8 +27,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The next step for the object as it is now. `current` returns the entry of a controller in the list. A
-    /// new name is recorded first: no controller answers at the old one.
+    /// The next step for the object as it is now. `current` returns the entry of a controller in
+    /// the list. A new name is recorded first: no controller answers at the old one.
     pub fn next(
         &mut self,
         partition: &IPUPartition,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::step::Requeue;
 
-/// Returns the requeue delay after `idle_rounds` reconciles in a row that wrote nothing. `None` waits for the next event.
+/// Returns the requeue delay after `idle_rounds` reconciles in a row that wrote nothing. `None`
+/// waits for the next event.
 pub fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     match requeue {
         Requeue::Forming => Some(doubling(50, idle_rounds, 500)),
@@ -17,8 +18,8 @@ pub fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     }
 }
 
-/// Returns the requeue delay after a conflict. The new version triggers a reconcile at once, unless the watch has stopped
-/// without notice.
+/// Returns the requeue delay after a conflict. The new version triggers a reconcile at once, unless
+/// the watch has stopped without notice.
 pub fn after_conflict(idle_rounds: u32) -> Duration {
     doubling(100, idle_rounds.saturating_sub(1), 5_000)
 }

@@ -1,4 +1,5 @@
-//! Pure: the condition StateUnknown: the state of a partition on its V-IPU controller cannot be read.
+//! Pure: the condition StateUnknown: the state of a partition on its V-IPU controller cannot be
+//! read.
 
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
 use ipu_api::partition_conditions;
@@ -6,7 +7,8 @@ use jiff::Timestamp;
 
 use super::observations::{Observations, RemoteState};
 
-/// Condition: the state of an attempt on its controller is unknown. The attempt never counts as gone.
+/// Condition: the state of an attempt on its controller is unknown. The attempt never counts as
+/// gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";
 
 /// Reason: the controller denies access.

@@ -39,8 +39,8 @@ pub fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPart
     ready(next, false, CREATING, message, now)
 }
 
-/// Reports the health of the partition. A partition in error keeps its phase for a time, because users' programs reset
-/// their own partitions.
+/// Reports the health of the partition. A partition in error keeps its phase for a time, because
+/// users' programs reset their own partitions.
 pub(crate) fn with_health(
     status: &IPUPartitionStatus,
     health: &PartitionHealth,
@@ -73,7 +73,8 @@ pub(crate) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
     next
 }
 
-/// Notes since when the controller lacks the partition: not by `Ready`, which a reset made false long before.
+/// Notes since when the controller lacks the partition: not by `Ready`, which a reset made false
+/// long before.
 pub(crate) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!("{on} reports that it has no partition {id}; checking again");
@@ -100,8 +101,8 @@ pub(crate) fn without_missing(status: &IPUPartitionStatus) -> IPUPartitionStatus
     without(status, MISSING)
 }
 
-/// The controller has lost the partition. The attempt stays held until no Pod uses it: no other owner gets these IPUs
-/// meanwhile.
+/// The controller has lost the partition. The attempt stays held until no Pod uses it: no other
+/// owner gets these IPUs meanwhile.
 pub fn vanished(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
     let message = format!(
@@ -116,8 +117,8 @@ pub fn vanished(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPar
     failed(&next, "Vanished", message, now)
 }
 
-/// The partition never became active, for this reason: it is released, and its controller counts as refused in this
-/// round.
+/// The partition never became active, for this reason: it is released, and its controller counts as
+/// refused in this round.
 pub(crate) fn formation_failed(
     status: &IPUPartitionStatus,
     id: &str,
@@ -188,8 +189,9 @@ pub(crate) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPU
     next
 }
 
-/// Replaces the names and addresses of renamed controllers, and changed labels: new Pods of the owner are scheduled by the
-/// label in the status. `current` returns the entry of a controller in the list. `None`: nothing has changed.
+/// Replaces the names and addresses of renamed controllers, and changed labels: new Pods of the
+/// owner are scheduled by the label in the status. `current` returns the entry of a controller in
+/// the list. `None`: nothing has changed.
 pub(crate) fn with_current_entries(
     status: &IPUPartitionStatus,
     current: impl Fn(&ControllerRef) -> Option<ControllerRef>,

@@ -35,7 +35,8 @@ pub enum Step {
     Reset(Attempt),
     /// Ask the placement guest for a controller.
     Place,
-    /// Evaluate its eviction: the other partitions of its owner, and whether its controller is drained.
+    /// Evaluate its eviction: the other partitions of its owner, and whether its controller is
+    /// drained.
     EvaluateEviction,
     /// Remove the finalizer: nothing is left.
     RemoveFinalizer {
@@ -47,8 +48,8 @@ pub enum Step {
 }
 
 impl Step {
-    /// The name of the controller that this step of `partition` calls, or the step after it. An intent is recorded once
-    /// its call can follow.
+    /// The name of the controller that this step of `partition` calls, or the step after it. An
+    /// intent is recorded once its call can follow.
     pub fn controller<'a>(
         &'a self,
         partition: &'a IPUPartition,
@@ -85,9 +86,11 @@ pub enum Requeue {
     Forming,
     /// A controller is working: within seconds.
     Soon,
-    /// Live Pods use the partition: when one of them ends. With growing delays in case that nobody reports it.
+    /// Live Pods use the partition: when one of them ends. With growing delays in case that nobody
+    /// reports it.
     ForPods,
-    /// No free capacity, and attempts of the past that count until they are forgotten or settled: after about ten seconds.
+    /// No free capacity, and attempts of the past that count until they are forgotten or settled:
+    /// after about ten seconds.
     ForCapacity,
     /// Blocked: with growing delays.
     Blocked,

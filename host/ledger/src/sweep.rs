@@ -1,5 +1,5 @@
-//! Pure: the tasks of one sweep and their order, each independent of the failure of others. The sweep, its simulation
-//! and its model share it. The latter two perform all tasks in one course.
+//! Pure: the tasks of one sweep and their order, each independent of the failure of others. The
+//! sweep, its simulation and its model share it. The latter two perform all tasks in one course.
 
 pub mod orphans;
 
@@ -19,7 +19,8 @@ pub enum Task<O> {
     Remove(RemotePartition),
 }
 
-/// Tasks of a sweep that remain to be performed in order, the errors of failed ones, and the removals without an answer.
+/// Tasks of a sweep that remain to be performed in order, the errors of failed ones, and the
+/// removals without an answer.
 #[derive(Clone, Debug, Hash)]
 pub struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
@@ -29,8 +30,8 @@ pub struct Course<O, E> {
 }
 
 impl<O, E> Course<O, E> {
-    /// `ownerless` are, for each kind of owner, the IPUPartitions of owners that are gone, or the error of their list;
-    /// `due` are the partitions without an owner.
+    /// `ownerless` are, for each kind of owner, the IPUPartitions of owners that are gone, or the
+    /// error of their list; `due` are the partitions without an owner.
     pub fn new(
         ownerless: impl IntoIterator<Item = Result<Vec<O>, E>>,
         due: Vec<RemotePartition>,
@@ -52,8 +53,9 @@ impl<O, E> Course<O, E> {
         }
     }
 
-    /// The same in courses that run concurrently: one for the IPUPartitions of owners that are gone, and one for each
-    /// controller. A controller that does not answer removals delays neither other controllers nor deletions.
+    /// The same in courses that run concurrently: one for the IPUPartitions of owners that are
+    /// gone, and one for each controller. A controller that does not answer removals delays neither
+    /// other controllers nor deletions.
     pub fn concurrent(
         ownerless: impl IntoIterator<Item = Result<Vec<O>, E>>,
         due: Vec<RemotePartition>,
@@ -73,8 +75,9 @@ impl<O, E> Course<O, E> {
         self.tasks.pop_front()
     }
 
-    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time
-    /// to begin to use it. If its controller has not answered another removal meanwhile, it is left to the next sweep.
+    /// Notes how many live Pods use a partition. An unused one is removed next: each later task
+    /// gives a Pod more time to begin to use it. If its controller has not answered another removal
+    /// meanwhile, it is left to the next sweep.
     pub fn counted(&mut self, partition: RemotePartition, users: usize) {
         let mut unanswered = self.unanswered.iter();
         if users > 0 {
@@ -89,8 +92,8 @@ impl<O, E> Course<O, E> {
         std::mem::take(&mut self.in_use)
     }
 
-    /// Notes a removal without an answer. The next sweep continues with its controller: here, each other task on it may
-    /// take as long.
+    /// Notes a removal without an answer. The next sweep continues with its controller: here, each
+    /// other task on it may take as long.
     pub fn unanswered(&mut self, partition: RemotePartition) {
         let controller = &partition.0;
         self.tasks.retain(|task| match task {

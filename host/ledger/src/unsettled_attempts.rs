@@ -1,5 +1,5 @@
-//! Pure: settles attempts with an unknown outcome, for example after a lost reply, and removes partitions that the slot
-//! no longer uses.
+//! Pure: settles attempts with an unknown outcome, for example after a lost reply, and removes
+//! partitions that the slot no longer uses.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
@@ -49,8 +49,9 @@ pub(crate) enum Blocker {
     Busy { id: String, controller: String },
 }
 
-/// Settles the attempts of an object in the order in which they began, except the one that the slot uses. The slot
-/// takes a created but unrecorded partition last, because Pods may still use an earlier one.
+/// Settles the attempts of an object in the order in which they began, except the one that the slot
+/// uses. The slot takes a created but unrecorded partition last, because Pods may still use an
+/// earlier one.
 pub(crate) fn settle_attempts(
     partition: &IPUPartition,
     observations: &Observations,
@@ -106,11 +107,11 @@ pub(crate) fn settle_attempts(
     }
 }
 
-/// The status without ids that no release can have generated for this object. `None`: it lists no such id. A user wrote
-/// them, and the operator neither resets nor removes those partitions.
+/// The status without ids that no release can have generated for this object. `None`: it lists no
+/// such id. A user wrote them, and the operator neither resets nor removes those partitions.
 ///
-/// All other ids belong to this object, regardless of the release that generated them: a release that takes over, or a
-/// cluster that was restored elsewhere, continues with them.
+/// All other ids belong to this object, regardless of the release that generated them: a release
+/// that takes over, or a cluster that was restored elsewhere, continues with them.
 pub(crate) fn disowned(
     partition: &IPUPartition,
     now: jiff::Timestamp,
@@ -134,8 +135,8 @@ pub(crate) fn disowned(
 }
 
 impl Blocker {
-    /// Whether the slot may get another partition meanwhile: only if no Pod can use the blocked one. It is never
-    /// offered again, so no Pod starts to use it.
+    /// Whether the slot may get another partition meanwhile: only if no Pod can use the blocked
+    /// one. It is never offered again, so no Pod starts to use it.
     pub(crate) fn allows_another(&self) -> bool {
         match self {
             Blocker::Unreachable { .. }
@@ -274,8 +275,8 @@ fn resolve_unknown(
     }
 }
 
-/// The controller has refused the request of this reconcile. An earlier reconcile may have sent no request, so the
-/// operator may request it again.
+/// The controller has refused the request of this reconcile. An earlier reconcile may have sent no
+/// request, so the operator may request it again.
 fn not_made(
     status: &IPUPartitionStatus,
     attempt: &Attempt,
@@ -308,8 +309,8 @@ fn remove(
     let Some(remote_state) = observations.remote_state(id) else {
         return Ok(Step::ReadState(attempt.clone()));
     };
-    // Users count even if the controller is down or has lost the partition: Pods continue to use it, and the attempt
-    // keeps its IPUs from others for as long.
+    // Users count even if the controller is down or has lost the partition: Pods continue to use
+    // it, and the attempt keeps its IPUs from others for as long.
     match observations.users(id) {
         None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}
@@ -349,7 +350,8 @@ fn remove(
     }
 }
 
-/// A partition that never became active counts as refused, so the next attempt chooses another controller.
+/// A partition that never became active counts as refused, so the next attempt chooses another
+/// controller.
 fn removed(status: &IPUPartitionStatus, attempt: &Attempt) -> IPUPartitionStatus {
     match attempt.reason {
         Some(_) => status::refused(status, &attempt.id, None, false),

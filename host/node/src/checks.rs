@@ -1,4 +1,5 @@
-//! Pure: the checks of a node, in the order of their causes: what fails first often explains the rest.
+//! Pure: the checks of a node, in the order of their causes: what fails first often explains the
+//! rest.
 
 mod controllers;
 mod limits;

@@ -1,4 +1,5 @@
-//! Reads the Node and NetworkAttachmentDefinitions from the API server, and writes the status of the Node.
+//! Reads the Node and NetworkAttachmentDefinitions from the API server, and writes the status of
+//! the Node.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use serde_json::Value;
 use crate::facts::Fact;
 use crate::requirements::NetworkName;
 
-/// Manager of the fields that this package writes, which differs from that of the IPUs that nodes advertise.
+/// Manager of the fields that this package writes, which differs from that of the IPUs that nodes
+/// advertise.
 const FIELD_MANAGER: &str = "ipu-node";
 
 /// A failed request about the node.
@@ -35,7 +37,8 @@ pub(crate) async fn node(client: &Client, name: &str) -> Result<Node, ClusterErr
     read.map_err(|source| ClusterError::Read(name.to_owned(), Box::new(source)))
 }
 
-/// Whether each NetworkAttachmentDefinition exists, by `namespace/name`. Without its definition none exists.
+/// Whether each NetworkAttachmentDefinition exists, by `namespace/name`. Without its definition
+/// none exists.
 pub(crate) async fn networks(
     client: Option<&Client>,
     names: &[NetworkName],

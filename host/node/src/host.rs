@@ -1,5 +1,5 @@
-//! Reads the files of the node: `/sys`, `/proc`, the configuration of the container network, and the list of V-IPU
-//! controllers.
+//! Reads the files of the node: `/sys`, `/proc`, the configuration of the container network, and
+//! the list of V-IPU controllers.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -59,7 +59,8 @@ async fn device(folder: &Path, name: String) -> Fact<RdmaDevice> {
     })
 }
 
-/// The modules that are loaded, and those with an entry in `/sys/module`, where built-in ones are too.
+/// The modules that are loaded, and those with an entry in `/sys/module`, where built-in ones are
+/// too.
 async fn modules(options: &NodeOptions) -> Fact<BTreeSet<String>> {
     let mut modules = parse::modules(&text(&options.proc_dir.join("modules")).await?);
     modules.extend(names_if_any(&options.sys_dir.join("module")).await?);

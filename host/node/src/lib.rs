@@ -1,15 +1,19 @@
-//! Checks whether Pods on one node can use IPUs, and reports it on the Node, where admins and schedulers look.
+//! Checks whether Pods on one node can use IPUs, and reports it on the Node, where admins and
+//! schedulers look.
 //!
 //! Entry points:
-//! - [`run`] checks the node periodically, and writes a condition, a label, an annotation and an event when they change.
+//! - [`run`] checks the node periodically, and writes a condition, a label, an annotation and an
+//!   event when they change.
 //! - [`examine`] checks it once, writes nothing, and returns the results; [`text`] prints them.
-//! - [`facts`] is what was read of the node, [`requirements`] what the admin requires, [`checks`] compares both,
-//!   [`verdict`] sums up, and [`update`] makes the patch of the Node. These are pure.
-//! - `host` reads the files of the node, [`parse`] understands them, `connect` connects to V-IPU controllers, and
-//!   `cluster` speaks to the API server.
+//! - [`facts`] is what was read of the node, [`requirements`] what the admin requires, [`checks`]
+//!   compares both, [`verdict`] sums up, and [`update`] makes the patch of the Node. These are
+//!   pure.
+//! - `host` reads the files of the node, [`parse`] understands them, `connect` connects to V-IPU
+//!   controllers, and `cluster` speaks to the API server.
 //!
-//! It needs no privilege: it reads files that every user may read, from read-only mounts, and opens TCP connections. It
-//! writes the status of its own Node and events, and must not know jobs, partitions, policies or webhooks.
+//! It needs no privilege: it reads files that every user may read, from read-only mounts, and opens
+//! TCP connections. It writes the status of its own Node and events, and must not know jobs,
+//! partitions, policies or webhooks.
 #![forbid(unsafe_code)]
 
 pub mod checks;

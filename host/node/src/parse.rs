@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::facts::{Amount, Fact};
 
-/// The soft limit of locked memory in `/proc/self/limits`, which `ulimit -l` prints. Programs that register memory do not
-/// raise it to the hard limit.
+/// The soft limit of locked memory in `/proc/self/limits`, which `ulimit -l` prints. Programs that
+/// register memory do not raise it to the hard limit.
 pub fn memlock(limits: &str) -> Fact<Amount> {
     let line = limits
         .lines()

@@ -18,14 +18,15 @@ pub struct Requirements {
     /// Whether the node needs an RDMA device with an active port.
     #[arg(long, env = "IPU_OPERATOR_RDMA", action = ArgAction::Set, default_value_t = true)]
     pub rdma: bool,
-    /// Names of RDMA devices that must be there with an active port, separated by commas. Empty: any device.
+    /// Names of RDMA devices that must be there with an active port, separated by commas. Empty:
+    /// any device.
     #[arg(long, env = "IPU_OPERATOR_RDMA_DEVICES", value_delimiter = ',')]
     pub rdma_devices: Vec<String>,
     /// Resource of RDMA devices that the node must advertise. Empty: none.
     #[arg(long, env = "IPU_OPERATOR_RDMA_RESOURCE", default_value = "")]
     pub rdma_resource: String,
-    /// NetworkAttachmentDefinitions that must exist, as namespace/name, separated by commas. If there are any, the node
-    /// needs Multus.
+    /// NetworkAttachmentDefinitions that must exist, as namespace/name, separated by commas. If
+    /// there are any, the node needs Multus.
     #[arg(long, env = "IPU_OPERATOR_NETWORKS", value_delimiter = ',')]
     pub networks: Vec<NetworkName>,
     /// Least limit of locked memory of a container: a quantity, or unlimited [default: none].

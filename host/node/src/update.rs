@@ -18,8 +18,8 @@ const ACTION: &str = "Check";
 /// A change of a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// A strategic merge patch of its status. It contains the label and the annotation, so that one write changes all of
-    /// them, and no right to the spec is needed.
+    /// A strategic merge patch of its status. It contains the label and the annotation, so that one
+    /// write changes all of them, and no right to the spec is needed.
     pub patch: Value,
     /// The event, if the status or the reason of the condition changes.
     pub event: Option<Event>,

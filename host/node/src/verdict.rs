@@ -5,7 +5,8 @@ use ipu_text::sanitize;
 
 use crate::checks::CHECKS;
 
-/// Longest message of the condition, in bytes. Events have the same message, and the API server accepts no longer one.
+/// Longest message of the condition, in bytes. Events have the same message, and the API server
+/// accepts no longer one.
 const MESSAGE_MAX: usize = 1_000;
 
 /// Reason of a node that has passed its checks.

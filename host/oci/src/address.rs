@@ -25,7 +25,8 @@ pub(super) fn leads_to(from: &Uri, location: &str) -> Option<Uri> {
     uri.authority().is_some_and(is_plain).then_some(uri)
 }
 
-/// Returns the address of the next page of a list, from a header `Link` such as `</v2/x?last=y>; rel="next"`.
+/// Returns the address of the next page of a list, from a header `Link` such as
+/// `</v2/x?last=y>; rel="next"`.
 pub(super) fn next_page(from: &Uri, link: &str) -> Option<Uri> {
     let targets = link
         .split('<')
@@ -41,7 +42,8 @@ pub(super) fn same_origin(one: &Uri, other: &Uri) -> bool {
     one.scheme() == other.scheme() && host(one) == host(other) && port(one) == port(other)
 }
 
-/// Whether the client may use an address: without TLS only if the registry is configured without TLS.
+/// Whether the client may use an address: without TLS only if the registry is configured without
+/// TLS.
 pub(super) fn may_be_asked(uri: &Uri, plain_http: bool) -> bool {
     let scheme = uri.scheme();
     scheme == Some(&Scheme::HTTPS) || (plain_http && scheme == Some(&Scheme::HTTP))

@@ -18,8 +18,8 @@ pub(super) enum Challenge {
     },
 }
 
-/// Returns the first supported challenge in the values of `WWW-Authenticate`. It prefers a token, with which the password is
-/// sent only once.
+/// Returns the first supported challenge in the values of `WWW-Authenticate`. It prefers a token,
+/// with which the password is sent only once.
 pub(super) fn challenge<'a>(values: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     let mut basic = None;
     for value in values {

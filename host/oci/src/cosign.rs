@@ -1,8 +1,8 @@
 //! Pure: verifies the `cosign` signature of a manifest or a file against public keys.
 //!
-//! It supports two formats for a manifest: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a
-//! referrer from cosign 3. It supports signatures of keys only, not of Fulcio certificates, and ignores entries of
-//! Rekor.
+//! It supports two formats for a manifest: the payload of the tag `sha256-….sig` from cosign 1 and
+//! 2, and the Sigstore bundle of a referrer from cosign 3. It supports signatures of keys only, not
+//! of Fulcio certificates, and ignores entries of Rekor.
 
 mod bundle;
 mod file;

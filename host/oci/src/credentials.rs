@@ -1,5 +1,5 @@
-//! Pure: credentials for a registry, from the configuration of `docker login` and Secrets of the type
-//! `kubernetes.io/dockerconfigjson`.
+//! Pure: credentials for a registry, from the configuration of `docker login` and Secrets of the
+//! type `kubernetes.io/dockerconfigjson`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,8 +60,8 @@ struct Entry {
 }
 
 impl Credentials {
-    /// Finds the credentials for a module in a configuration of Docker. The most specific entry wins: for the
-    /// repository, for a parent of it, or for the whole registry.
+    /// Finds the credentials for a module in a configuration of Docker. The most specific entry
+    /// wins: for the repository, for a parent of it, or for the whole registry.
     pub fn find(config: &[u8], reference: &Reference) -> Result<Self, CredentialsError> {
         let document = Document::parse(config)?;
         document.find(reference)?.ok_or_else(|| {

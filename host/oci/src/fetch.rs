@@ -68,8 +68,8 @@ pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, F
     }
 }
 
-/// Returns all keys that signed a component: when one is removed, the others still count. An invalid or unavailable signature
-/// does not hide the others.
+/// Returns all keys that signed a component: when one is removed, the others still count. An
+/// invalid or unavailable signature does not hide the others.
 pub async fn signers<'a>(
     registry: &Registry,
     found: &Found,
@@ -119,7 +119,8 @@ pub async fn component(
     Ok(registry.blob(&found.component, limit).await?)
 }
 
-/// Returns the tag for the signatures of a manifest, of cosign and of registries without the referrers API.
+/// Returns the tag for the signatures of a manifest, of cosign and of registries without the
+/// referrers API.
 fn tag(digest: &str) -> String {
     digest.replacen(':', "-", 1)
 }

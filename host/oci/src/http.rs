@@ -76,8 +76,8 @@ pub enum HttpError {
 }
 
 impl Http {
-    /// Creates a client with this TLS configuration. `timeout` limits the wait for the response, and between two parts
-    /// of it.
+    /// Creates a client with this TLS configuration. `timeout` limits the wait for the response,
+    /// and between two parts of it.
     pub(super) fn new(tls: ClientConfig, plain_http: bool, timeout: Duration) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -91,7 +91,8 @@ impl Http {
         }
     }
 
-    /// Sends a request. Its credentials go only to the server of its address, not to the servers of redirects.
+    /// Sends a request. Its credentials go only to the server of its address, not to the servers of
+    /// redirects.
     pub(super) async fn send(&self, mut request: Outgoing) -> Result<Answer, HttpError> {
         let first = request.uri.clone();
         for _ in 0..=REDIRECTS {

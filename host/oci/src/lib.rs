@@ -1,8 +1,8 @@
 //! The client of OCI registries.
 //!
 //! Entry points:
-//! - [`reference`] names an artefact, [`credentials`] are those of a Secret, and [`registry`] sends requests within limits
-//!   of size and time.
+//! - [`reference`] names an artefact, [`credentials`] are those of a Secret, and [`registry`] sends
+//!   requests within limits of size and time.
 //! - [`fetch`] and [`push`] order the requests. [`manifest`] and [`cosign`] evaluate the responses.
 //!
 //! It must not know Kubernetes, policies, or what a module is for.

@@ -1,4 +1,5 @@
-//! Pure: the manifests of artefacts: finds the component of a manifest, and builds the manifest of a component.
+//! Pure: the manifests of artefacts: finds the component of a manifest, and builds the manifest of
+//! a component.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ pub const COMPONENT: &str = "application/wasm";
 /// Type of the configuration of such an artefact.
 pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
 
-/// Types of the component in older formats: of `wasm-to-oci`, which many tools use (also Kubewarden), and of `wasme`.
+/// Types of the component in older formats: of `wasm-to-oci`, which many tools use (also
+/// Kubewarden), and of `wasme`.
 const OLDER: [&str; 2] = [
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
@@ -144,8 +146,8 @@ pub struct Artefact {
     pub digest: String,
 }
 
-/// Builds the artefact of a component, in the CNCF format. Its creation time is 1970, so that the same component always
-/// has the same digest.
+/// Builds the artefact of a component, in the CNCF format. Its creation time is 1970, so that the
+/// same component always has the same digest.
 pub fn artefact(component: &[u8], imports: &[String], exports: &[String]) -> Artefact {
     let digest = digest_of(component).to_string();
     let config = json!({

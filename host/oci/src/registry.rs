@@ -1,4 +1,5 @@
-//! The client of one repository. Every response has limits for size and time, and is verified against its digest.
+//! The client of one repository. Every response has limits for size and time, and is verified
+//! against its digest.
 
 mod authorization;
 mod error;
@@ -155,7 +156,8 @@ impl Registry {
         Ok(bytes)
     }
 
-    /// Fetches the pages of the referrers of a manifest. `None` if the registry does not support the referrers API.
+    /// Fetches the pages of the referrers of a manifest. `None` if the registry does not support
+    /// the referrers API.
     pub async fn referrers(&self, digest: &str) -> Result<Option<Vec<Vec<u8>>>, RegistryError> {
         let what = format!("what refers to {digest}");
         let (mut next, mut pages) = (Some(self.at(&format!("referrers/{digest}"))), Vec::new());
@@ -201,8 +203,8 @@ impl Registry {
         self.send(method, uri, headers, body, what).await
     }
 
-    /// Sends a request, and repeats it with credentials if the registry requires them. Only the registry itself gets
-    /// them.
+    /// Sends a request, and repeats it with credentials if the registry requires them. Only the
+    /// registry itself gets them.
     async fn send(
         &self,
         method: Method,

@@ -19,8 +19,8 @@ pub enum CaError {
     Broken(usize),
 }
 
-/// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the system and of
-/// Mozilla. The image has no system certificates.
+/// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the
+/// system and of Mozilla. The image has no system certificates.
 pub(super) fn config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, CaError> {
     let roots = match ca_pem {
         Some(pem) => given(pem)?,

@@ -32,8 +32,8 @@ use crate::controllers::inventory_view::with_inventory;
 use crate::store::Cache;
 use crate::store::watch::Watched;
 
-/// Maximum age of an inventory. The operator notes its own changes at once, so this is for partitions that others
-/// create.
+/// Maximum age of an inventory. The operator notes its own changes at once, so this is for
+/// partitions that others create.
 const AGE: Duration = Duration::from_secs(2);
 
 /// The state of one controller.
@@ -70,8 +70,8 @@ pub struct ControllerPool {
 }
 
 impl ControllerPool {
-    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger
-    /// hold are not free.
+    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the
+    /// IPUPartitions of the ledger hold are not free.
     pub fn new(registry: Arc<Registry>, nodes: Nodes, ledger: Watched) -> Self {
         ControllerPool {
             nodes,
@@ -86,7 +86,8 @@ impl ControllerPool {
         }
     }
 
-    /// The same pool, which finds controllers that are in the list under two names, by the partitions of this mark.
+    /// The same pool, which finds controllers that are in the list under two names, by the
+    /// partitions of this mark.
     #[must_use]
     pub fn comparing(self, identity: Identity) -> Self {
         let identity = Some(identity);
@@ -134,7 +135,8 @@ impl ControllerPool {
         known.departed.gone.contains(&controller.name)
     }
 
-    /// The entry of a controller in the admin's list now, under its new name if the admin has renamed it.
+    /// The entry of a controller in the admin's list now, under its new name if the admin has
+    /// renamed it.
     pub(super) fn current_entry(&self, controller: &ControllerRef) -> Option<ControllerRef> {
         let known = self.registry.known();
         let renamed = known.departed.renamed.get(&controller.name);
@@ -165,7 +167,8 @@ impl ControllerPool {
         self.client(controller).ok()?.account()
     }
 
-    /// A client of one controller, also of one that has left the list: its partitions have to be removed there.
+    /// A client of one controller, also of one that has left the list: its partitions have to be
+    /// removed there.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
         self.registry.client(controller)
     }
@@ -227,8 +230,8 @@ impl ControllerPool {
         self.candidates_of(self.reports().await)
     }
 
-    /// The same within a second, with the last known capacity of controllers that answer later. A controller refuses a
-    /// partition for which that was too large.
+    /// The same within a second, with the last known capacity of controllers that answer later. A
+    /// controller refuses a partition for which that was too large.
     pub async fn candidates_soon(&self) -> Candidates {
         let reports = self.inventories.all_soon(AGE).await.into_iter();
         let reports = reports.map(async |report| {
@@ -265,8 +268,8 @@ impl ControllerPool {
             .expecting(self.known_sizes(), self.list_problem())
     }
 
-    /// The reports of the controllers of the list, in its order, with version and partitions. One under a second name is
-    /// left out.
+    /// The reports of the controllers of the list, in its order, with version and partitions. One
+    /// under a second name is left out.
     pub async fn reports(&self) -> Vec<Report> {
         let reports = self.inventories.all(AGE).await;
         self.find_duplicates(&reports);
@@ -277,8 +280,8 @@ impl ControllerPool {
         futures::future::join_all(reports).await
     }
 
-    /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger.
-    /// Only then does the controller count as full.
+    /// Reads a report again if the controller seems to have lost partitions: the report may be
+    /// older than the ledger. Only then does the controller count as full.
     async fn confirmed(&self, report: Report) -> Report {
         if !self.seems_lost(&report) {
             return report;
@@ -292,7 +295,8 @@ impl ControllerPool {
         unlisted.is_some_and(|unlisted| unlisted.is_lost())
     }
 
-    /// Held partitions that the report of their controller does not list. `None`: the controller has not answered.
+    /// Held partitions that the report of their controller does not list. `None`: the controller
+    /// has not answered.
     fn unlisted(&self, report: &Report) -> Option<Unlisted> {
         let controller = &report.controller;
         let inventory = report.inventory.as_ref().ok()?;
@@ -321,12 +325,14 @@ impl ControllerPool {
         (view, withheld)
     }
 
-    /// Counts partition `id` on this controller while it is being requested, until the result is dropped.
+    /// Counts partition `id` on this controller while it is being requested, until the result is
+    /// dropped.
     pub(super) fn requests(&self, controller: &ControllerRef, id: &str, ipus: u32) -> Requested {
         self.inventories.requests(&controller.name, id, ipus)
     }
 
-    /// Notes the creation of partition `id` on this controller. Returns whether it had refused such a size.
+    /// Notes the creation of partition `id` on this controller. Returns whether it had refused such
+    /// a size.
     pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) -> bool {
         self.inventories.took(&controller.name, id, ipus);
         self.refusals.lock().created(&controller.name, ipus)

@@ -57,8 +57,8 @@ pub struct Shared {
     pub reconciles: Reconciles,
 }
 
-/// The context that all reconciles and the sweep share while the replica leads: that of the replica, and what is of the
-/// leader alone.
+/// The context that all reconciles and the sweep share while the replica leads: that of the
+/// replica, and what is of the leader alone.
 pub struct Context {
     shared: Shared,
     /// The leadership of this replica.
@@ -121,7 +121,8 @@ impl Context {
         self.events.publish(object.object_ref(&()), vec![event]);
     }
 
-    /// A reconcile of this partition ends. Its request for a controller ends too, if the reconcile did not need one.
+    /// A reconcile of this partition ends. Its request for a controller ends too, if the reconcile
+    /// did not need one.
     pub(super) fn end_request(&self, partition: &IPUPartition, ended: Ended) {
         let uid = partition.meta().uid.as_deref().unwrap_or_default();
         let is_deleted = partition.meta().deletion_timestamp.is_some();

@@ -1,5 +1,5 @@
-//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working
-//! data of the proxy.
+//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each
+//! scrape from the working data of the proxy.
 
 pub mod machines;
 pub mod summary;
@@ -24,7 +24,8 @@ use crate::controllers::{ControllerPool, ControllerState};
 use crate::store::Brief;
 use crate::store::watch::Watched;
 
-/// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller counts as unreachable.
+/// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller
+/// counts as unreachable.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The sources of the metrics.

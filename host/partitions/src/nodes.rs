@@ -1,5 +1,5 @@
-//! The nodes as the watch last saw them, with only what decides whether Pods may run on them: a partition is useless if
-//! no Pod of its owner can reach its IPUs.
+//! The nodes as the watch last saw them, with only what decides whether Pods may run on them: a
+//! partition is useless if no Pod of its owner can reach its IPUs.
 
 mod node_object;
 
@@ -90,12 +90,14 @@ impl Nodes {
         state.snapshot.clone()
     }
 
-    /// A number that changes with each change that can decide where Pods may run. Heartbeats do not change it.
+    /// A number that changes with each change that can decide where Pods may run. Heartbeats do not
+    /// change it.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
 
-    /// Waits for the list of nodes, for a limited time: without the right to list them it never arrives.
+    /// Waits for the list of nodes, for a limited time: without the right to list them it never
+    /// arrives.
     pub async fn known(&self) {
         let known = wait::until(self.changes.clone(), |changes| *changes > 0);
         if tokio::time::timeout(FIRST_LIST, known).await.is_err() {
@@ -105,7 +107,8 @@ impl Nodes {
 }
 
 impl State {
-    /// The number of nodes with this label. Hundreds of controllers mostly share a few keys, each of which is counted once.
+    /// The number of nodes with this label. Hundreds of controllers mostly share a few keys, each
+    /// of which is counted once.
     fn count(&mut self, key: &str, value: &str) -> usize {
         if !self.counts.contains_key(key) {
             let mut values: HashMap<String, usize> = HashMap::new();
@@ -121,8 +124,8 @@ impl State {
 }
 
 impl NodeWatch {
-    /// Whether a node counts as blocked if it failed a check of ipu-node. Otherwise the label of the check has no effect,
-    /// because one that nothing updates any more can remain.
+    /// Whether a node counts as blocked if it failed a check of ipu-node. Otherwise the label of
+    /// the check has no effect, because one that nothing updates any more can remain.
     #[must_use]
     pub fn reading_checks(self, reads_checks: bool) -> Self {
         Self {

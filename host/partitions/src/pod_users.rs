@@ -1,7 +1,8 @@
 //! Lists the live Pods that use a partition.
 //!
-//! Everybody who may create Pods can create any number of large ones with the id of a partition. Therefore a list
-//! contains the metadata of a few Pods, it ends when it has enough of them, and few lists are read at the same time.
+//! Everybody who may create Pods can create any number of large ones with the id of a partition.
+//! Therefore a list contains the metadata of a few Pods, it ends when it has enough of them, and
+//! few lists are read at the same time.
 
 pub(crate) mod waits;
 
@@ -34,7 +35,8 @@ const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Selects live Pods on nodes.
 const LIVE_ON_A_NODE: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Maximum memory of a page with this number of Pods, in bytes. The client copies a reply before it decodes it.
+/// Maximum memory of a page with this number of Pods, in bytes. The client copies a reply before it
+/// decodes it.
 pub(crate) const fn page_memory(pods: u32) -> usize {
     2 * pods as usize * POD_MAX
 }
@@ -80,9 +82,10 @@ impl PodUsers {
         Self { client, pods }
     }
 
-    /// `namespace/name` of the live Pods that use the partition of this IPUPartition. Pods of other namespaces do not
-    /// count: otherwise every user who may label a Pod there could prevent the release. Pods of Graphcore's operator
-    /// have no id: every live Pod of the owner uses an adopted partition.
+    /// `namespace/name` of the live Pods that use the partition of this IPUPartition. Pods of other
+    /// namespaces do not count: otherwise every user who may label a Pod there could prevent the
+    /// release. Pods of Graphcore's operator have no id: every live Pod of the owner uses an
+    /// adopted partition.
     pub(super) async fn of_owner(
         &self,
         partition: &IPUPartition,
@@ -106,18 +109,18 @@ impl PodUsers {
         Ok(found)
     }
 
-    /// `namespace/name` of the live Pods that may use this id, which no IPUPartition lists. A Pod may be in any
-    /// namespace, because another release may have created the partition. A user who may label Pods can keep such a
-    /// partition, but only with a Pod on a node: a Pod that waits for a node uses no partition, and gets no id without
-    /// an IPUPartition.
+    /// `namespace/name` of the live Pods that may use this id, which no IPUPartition lists. A Pod
+    /// may be in any namespace, because another release may have created the partition. A user who
+    /// may label Pods can keep such a partition, but only with a Pod on a node: a Pod that waits
+    /// for a node uses no partition, and gets no id without an IPUPartition.
     pub(super) async fn of_orphan(&self, id: &str) -> Result<Vec<String>, ListPodsError> {
         let params = ListParams::default().fields(LIVE_ON_A_NODE);
         let listed = self.list(None, params.labels(&with_id(id)), None).await;
         listed.map_err(|source| ListPodsError::of(id, source))
     }
 
-    /// `namespace/name` of the Pods in a namespace, or in all, that `params` selects: all if they are fewer than
-    /// [`USERS_MAX`]. With the UID of an `owner`, only its Pods.
+    /// `namespace/name` of the Pods in a namespace, or in all, that `params` selects: all if they
+    /// are fewer than [`USERS_MAX`]. With the UID of an `owner`, only its Pods.
     async fn list(
         &self,
         namespace: Option<&str>,

@@ -58,8 +58,8 @@ impl work_queue::StepError for StepError {
     }
 }
 
-/// Reconciles one IPUPartition. Returns the requeue delay; `None` waits for the next event. Each log line names the
-/// IPUPartition and its job.
+/// Reconciles one IPUPartition. Returns the requeue delay; `None` waits for the next event. Each
+/// log line names the IPUPartition and its job.
 pub(super) async fn reconcile(
     name: Arc<str>,
     slot: Slot,
@@ -149,7 +149,8 @@ fn after(ended: Ended, core: &Reconcile, uid: &str, context: &Context) -> Option
     }
 }
 
-/// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.
+/// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise
+/// growing.
 fn after_error(
     object: &Guarded,
     error: &ReconcileError<StepError>,

@@ -1,4 +1,5 @@
-//! Decides on the partitions that need a V-IPU controller: one pass after the other, each in the order of the queue.
+//! Decides on the partitions that need a V-IPU controller: one pass after the other, each in the
+//! order of the queue.
 
 mod decide;
 mod moves;
@@ -23,18 +24,20 @@ use self::moves::{next_to_move, partitions_to_move};
 use super::reconcile;
 use crate::leader::Context;
 
-/// Wait of a new leader until each waiting partition has asked: the first ones must not get what earlier ones
-/// need.
+/// Wait of a new leader until each waiting partition has asked: the first ones must not get what
+/// earlier ones need.
 const START: Duration = Duration::from_secs(15);
 
 /// Period of that check.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// Shortest time between two passes over the waiting requests after releases of capacity, so that releases in quick
-/// succession are handled together, or after refusals: controllers may refuse one request after the other.
+/// Shortest time between two passes over the waiting requests after releases of capacity, so that
+/// releases in quick succession are handled together, or after refusals: controllers may refuse one
+/// request after the other.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 
-/// Period at which the requests of deleted partitions are dropped, and decisions to wait become stale.
+/// Period at which the requests of deleted partitions are dropped, and decisions to wait become
+/// stale.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Stale decisions that are refreshed at a time.
@@ -43,14 +46,15 @@ const REFRESHED_AT_ONCE: usize = 64;
 /// Decisions are refreshed in one of so many parts of the time.
 const REFRESH_SHARE: u32 = 20;
 
-/// Shortest time between two passes over all requests because a controller may be tried again: a guest may deny it.
+/// Shortest time between two passes over all requests because a controller may be tried again: a
+/// guest may deny it.
 const RETRIES: Duration = Duration::from_secs(5);
 
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
-/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a
-/// release of IPUs those that may leave their controllers.
+/// Decides without end. Each partition with a decision that its reconcile waits for is sent to
+/// `reconcile`, and after a release of IPUs those that may leave their controllers.
 pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
@@ -69,8 +73,8 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
     placing.pass(Cause::Requests).await;
     loop {
         let next_refresh = placing.next_refresh();
-        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier
-        // requests.
+        // Capacity comes first: a reconcile that releases a partition and asks for another one
+        // comes after earlier requests.
         let to_move = tokio::select! {
             biased;
             () = context.released.notified() => next_to_move(&context),
@@ -133,9 +137,11 @@ struct PlacementLoop<'a> {
     reconcile: UnboundedSender<Arc<str>>,
     /// What fitted on each controller at the end of the last pass.
     places: Places,
-    /// Time at which the waiting requests were last decided again because more might have become free.
+    /// Time at which the waiting requests were last decided again because more might have become
+    /// free.
     decided_again: Option<Instant>,
-    /// Time at which all requests were last decided again because a controller might be tried again.
+    /// Time at which all requests were last decided again because a controller might be tried
+    /// again.
     retried: Option<Instant>,
     budgets: NamespaceBudgets,
     /// Time at which all decisions to wait last became stale.
@@ -145,8 +151,8 @@ struct PlacementLoop<'a> {
 }
 
 impl PlacementLoop<'_> {
-    /// The time of the next refresh. Once in a period, requests of deleted partitions are dropped, and all decisions to wait
-    /// become stale.
+    /// The time of the next refresh. Once in a period, requests of deleted partitions are dropped,
+    /// and all decisions to wait become stale.
     fn next_refresh(&mut self) -> Instant {
         let context = self.context;
         if self.expired.elapsed() > INTERVAL {
@@ -206,8 +212,8 @@ impl PlacementLoop<'_> {
         self.places = pass.places();
     }
 
-    /// Waits for the rest of the delay after the last pass over the waiting requests: of several releases, the first is
-    /// handled at once, and the others together.
+    /// Waits for the rest of the delay after the last pass over the waiting requests: of several
+    /// releases, the first is handled at once, and the others together.
     async fn batch(&mut self) {
         let since = self.decided_again.map_or(BATCH_DELAY, |at| at.elapsed());
         sleep(BATCH_DELAY.saturating_sub(since)).await;
@@ -219,9 +225,9 @@ impl PlacementLoop<'_> {
         requests.has_undecided() || cause == Cause::Capacity && requests.has_waiting()
     }
 
-    /// A pass with the capacity and the queue now. All requests that may fit are decided if IPUs became free, perhaps
-    /// without a notification, because a controller has refused a partition or another client has released some: earlier
-    /// ones come first.
+    /// A pass with the capacity and the queue now. All requests that may fit are decided if IPUs
+    /// became free, perhaps without a notification, because a controller has refused a partition or
+    /// another client has released some: earlier ones come first.
     async fn begin(&mut self, cause: Cause) -> Pass {
         let mut pass = self.read().await;
         let requests = &self.context.queue_state;

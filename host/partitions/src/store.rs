@@ -1,4 +1,5 @@
-//! Pure: the cache of all IPUPartitions, each beside the fields that decisions read from all of them.
+//! Pure: the cache of all IPUPartitions, each beside the fields that decisions read from all of
+//! them.
 
 mod other_releases;
 pub(crate) mod queue_snapshot;
@@ -115,7 +116,8 @@ impl Brief {
 }
 
 impl Cache {
-    /// Applies an event of the watch at `now`. Events before the end of the first list concern no object.
+    /// Applies an event of the watch at `now`. Events before the end of the first list concern no
+    /// object.
     pub fn apply_event(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         let is_complete = matches!(event, Event::InitDone);
         let is_change = matches!(event, Event::Apply(_));
@@ -214,7 +216,8 @@ impl Cache {
         })
     }
 
-    /// The allocations of all objects, without those of other releases: each with its controller, and its IPUs.
+    /// The allocations of all objects, without those of other releases: each with its controller,
+    /// and its IPUs.
     pub fn held(&self) -> impl Iterator<Item = (&str, u32)> {
         let all = self.briefs().flat_map(|(brief, _)| &brief.held);
         all.map(|one| (&*one.controller, one.ipus))
@@ -317,7 +320,8 @@ fn cached(
         },
         Err(invalid) => {
             let uid = Uid::of(invalid.metadata.uid.as_deref().unwrap_or_default());
-            // Its allocations cannot be read any more, and are still held: not those of another object of its name.
+            // Its allocations cannot be read any more, and are still held: not those of another
+            // object of its name.
             let known = known.filter(|known| known.uid() == uid);
             let held = known.map(Known::held).unwrap_or_default();
             CachedPartition {

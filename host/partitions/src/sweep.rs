@@ -1,4 +1,5 @@
-//! The sweep: deletes IPUPartitions of owners that are gone, and removes partitions without an IPUPartition.
+//! The sweep: deletes IPUPartitions of owners that are gone, and removes partitions without an
+//! IPUPartition.
 
 mod executor;
 mod lists;
@@ -71,8 +72,9 @@ pub enum SweepError {
     NotLeading,
 }
 
-/// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps again at the end of
-/// the grace period, so no partition without an owner stays for longer than a period.
+/// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps
+/// again at the end of the grace period, so no partition without an owner stays for longer than a
+/// period.
 pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
     let (began, mut suspects) = (Instant::now(), Suspects::new());
     loop {
@@ -189,8 +191,8 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     }
 }
 
-/// The partitions on the controllers, and the holdings of the IPUPartitions after that. `orphans::find_orphans`
-/// explains this order.
+/// The partitions on the controllers, and the holdings of the IPUPartitions after that.
+/// `orphans::find_orphans` explains this order.
 async fn listed(
     pool: &ControllerPool,
     client: &Client,
@@ -215,8 +217,8 @@ impl Found {
     }
 }
 
-/// All partitions on the controllers that answer: those of the admin's list, and those on which an IPUPartition still
-/// holds something. A controller that does not answer is swept when it is back.
+/// All partitions on the controllers that answer: those of the admin's list, and those on which an
+/// IPUPartition still holds something. A controller that does not answer is swept when it is back.
 async fn partitions_on_controllers(pool: &ControllerPool) -> Vec<Found> {
     let mut controllers = pool.controllers();
     controllers.extend(pool.left_behind());

@@ -1,9 +1,10 @@
-//! Pure: the free capacity of a V-IPU controller: the smaller of its reported free IPUs and the unallocated IPUs of the
-//! ledger.
+//! Pure: the free capacity of a V-IPU controller: the smaller of its reported free IPUs and the
+//! unallocated IPUs of the ledger.
 //!
-//! A controller that has lost its state reports all IPUs as free while Pods still use some. It chooses the IPUs of a
-//! partition itself, and may choose these. Therefore it gets no new partition before the attempts of all
-//! IPUPartitions that hold something there are settled, which happens when no Pod uses their partitions.
+//! A controller that has lost its state reports all IPUs as free while Pods still use some. It
+//! chooses the IPUs of a partition itself, and may choose these. Therefore it gets no new partition
+//! before the attempts of all IPUPartitions that hold something there are settled, which happens
+//! when no Pod uses their partitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,9 +32,9 @@ pub struct Allocation {
     pub account: Option<Arc<str>>,
 }
 
-/// The allocations of an IPUPartition on all controllers; `word` stores the name of each controller once. An attempt
-/// with an unknown outcome does not count, because no Pod has its id. The exception is an adopted partition:
-/// Graphcore's operator gave its Pods the id.
+/// The allocations of an IPUPartition on all controllers; `word` stores the name of each controller
+/// once. An attempt with an unknown outcome does not count, because no Pod has its id. The
+/// exception is an adopted partition: Graphcore's operator gave its Pods the id.
 pub fn allocations(
     partition: &IPUPartition,
     mut word: impl FnMut(&str) -> Arc<str>,
@@ -111,7 +112,8 @@ pub struct Unlisted {
 pub struct Withheld {
     /// Their number.
     pub ipus: u32,
-    /// Other IPUs that stay unallocated meanwhile, because the controller might choose held ones instead.
+    /// Other IPUs that stay unallocated meanwhile, because the controller might choose held ones
+    /// instead.
     pub besides: u32,
     /// The reason, for users.
     pub reason: String,
@@ -156,7 +158,8 @@ impl Allocations {
         all.flat_map(|(name, held)| held.values().map(move |one| (&**name, one.ipus)))
     }
 
-    /// The allocations on this controller that its inventory, read as `account`, does not account for.
+    /// The allocations on this controller that its inventory, read as `account`, does not account
+    /// for.
     pub fn unlisted(
         &self,
         controller: &str,
@@ -187,7 +190,8 @@ impl Unlisted {
     }
 }
 
-/// Subtracts unlisted allocations from the free IPUs of a controller. If it has lost a partition, none are left.
+/// Subtracts unlisted allocations from the free IPUs of a controller. If it has lost a partition,
+/// none are left.
 pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withheld> {
     let free = view.free_ipus();
     let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);

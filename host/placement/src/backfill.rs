@@ -1,10 +1,12 @@
-//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. They are served in the
-//! order of [`queue`](crate::queue): by the creation time of the IPUPartition, then by name.
+//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones.
+//! They are served in the order of [`queue`](crate::queue): by the creation time of the
+//! IPUPartition, then by name.
 //!
-//! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an
-//! earlier one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved
-//! for it: a small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a
-//! gang are requested when all missing ones fit.
+//! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later
+//! request before an earlier one that does not fit, until the earlier one has waited for the limit.
+//! Then whole controllers are reserved for it: a small share of all, so that the others serve what
+//! fits, and more the longer it waits. The partitions of a gang are requested when all missing ones
+//! fit.
 
 mod reservations;
 mod wait;
@@ -47,9 +49,9 @@ pub struct Assigned {
     pub count: u32,
 }
 
-/// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or
-/// is getting. `assigned` are the partitions of others that are assigned, and not requested yet.
-/// `limit` is the waiting time after which capacity is reserved.
+/// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions
+/// that the owner has or is getting. `assigned` are the partitions of others that are assigned, and
+/// not requested yet. `limit` is the waiting time after which capacity is reserved.
 pub fn capacity_for(
     me: &QueueEntry,
     entries: &[QueueEntry],
@@ -95,8 +97,8 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for the requests of the queue, in order. `note` gets each for which capacity was reserved, and what is
-/// left after it.
+/// Reserves capacity for the requests of the queue, in order. `note` gets each for which capacity
+/// was reserved, and what is left after it.
 pub(crate) fn reserve_in_order(
     entries: &[QueueEntry],
     limit: SignedDuration,
@@ -112,8 +114,9 @@ pub(crate) fn reserve_in_order(
 }
 
 impl Capacity {
-    /// Removes the controllers whose nodes could not start the Pods of `me`, if another one serves the request now. If none
-    /// does, they may have been repaired meanwhile, and an attempt is better than a longer wait.
+    /// Removes the controllers whose nodes could not start the Pods of `me`, if another one serves
+    /// the request now. If none does, they may have been repaired meanwhile, and an attempt is
+    /// better than a longer wait.
     pub fn avoid(&mut self, me: &QueueEntry, controllers: &[String]) {
         let is_avoided = |view: &ControllerView| controllers.contains(&view.name);
         let serves = |view: &ControllerView| view.largest_free >= me.ipus && me.suits(view);
@@ -124,9 +127,9 @@ impl Capacity {
     }
 }
 
-/// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at
-/// least once, and what they will use for those that `will_use` it soon. `note` gets each for which capacity was reserved, and
-/// what is left.
+/// Reserves capacity for earlier requests, in order: whole controllers for those that have waited
+/// for the limit at least once, and what they will use for those that `will_use` it soon. `note`
+/// gets each for which capacity was reserved, and what is left.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = &'a QueueEntry>,
     will_use: impl Fn(&QueueEntry) -> bool,
@@ -136,8 +139,8 @@ fn reserve_for<'a>(
     mut note: impl FnMut(&QueueEntry, &[ControllerView]),
 ) {
     let mut controllers = Reservations::default();
-    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes,
-    // or for one that has waited for longer.
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the
+    // capacity changes, or for one that has waited for longer.
     let mut considered: BTreeMap<_, usize> = BTreeMap::new();
     let mut is_full = are_full(views);
     for earlier in earlier_entries {
@@ -184,7 +187,8 @@ fn are_full(views: &[ControllerView]) -> bool {
     views.iter().all(|view| view.largest_free == 0)
 }
 
-/// A request that is created at `now`, after all others of the queue, with so many partitions in its gang.
+/// A request that is created at `now`, after all others of the queue, with so many partitions in
+/// its gang.
 pub fn new_request(
     ipus: u32,
     gang: u32,
@@ -210,9 +214,10 @@ pub fn new_request(
     QueueEntry::new(request, Timestamp::MAX)
 }
 
-/// The capacity that is left after all requests of the queue that fit, after the IPUs of each controller that are being
-/// requested (`asked`), and after the reservations for requests that are earlier than `me`. If the partition of `me` is
-/// evicted, it may use only this: it would wait for the rest, and its Pods would have ended for nothing.
+/// The capacity that is left after all requests of the queue that fit, after the IPUs of each
+/// controller that are being requested (`asked`), and after the reservations for requests that are
+/// earlier than `me`. If the partition of `me` is evicted, it may use only this: it would wait for
+/// the rest, and its Pods would have ended for nothing.
 pub fn capacity_after_queue<'a>(
     me: &QueueEntry,
     entries: &[QueueEntry],
@@ -245,8 +250,8 @@ pub fn capacity_after_queue<'a>(
     views
 }
 
-/// Returns why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None`
-/// as long as one of them does not report its size.
+/// Returns why the gang of `me` can never fit: all controllers together are too small for it, even
+/// when empty. `None` as long as one of them does not report its size.
 pub fn never_fits<'a>(
     me: &QueueEntry,
     all: impl Iterator<Item = &'a ControllerView> + Clone,
@@ -289,8 +294,8 @@ pub fn explained(mut reasons: Vec<WaitingReason>, capacity: &Capacity) -> Vec<Wa
     reasons
 }
 
-/// Takes capacity for a partition on the first controller that fits, as the serial walk does. `node_selector` is that
-/// of the owner's Pods. Returns whether there is one.
+/// Takes capacity for a partition on the first controller that fits, as the serial walk does.
+/// `node_selector` is that of the owner's Pods. Returns whether there is one.
 pub fn take(
     views: &mut [ControllerView],
     ipus: u32,
@@ -325,15 +330,16 @@ fn reserve(
     true
 }
 
-/// The request with a reservation, for users. Statuses contain this text, so it does not name the position in the
-/// queue: whenever a request was served, the statuses of all later ones would be written again.
+/// The request with a reservation, for users. Statuses contain this text, so it does not name the
+/// position in the queue: whenever a request was served, the statuses of all later ones would be
+/// written again.
 fn holder(earlier: &QueueEntry) -> String {
     format!("{} ({} IPUs)", earlier.owner_name, earlier.ipus)
 }
 
-/// Whether a request does not fit because the free IPUs of controllers are not adjacent: they have refused it, or their
-/// free blocks are known. New jobs may take the IPUs between them again and again. An empty controller refuses it for
-/// another reason, and no reservation would help.
+/// Whether a request does not fit because the free IPUs of controllers are not adjacent: they have
+/// refused it, or their free blocks are known. New jobs may take the IPUs between them again and
+/// again. An empty controller refuses it for another reason, and no reservation would help.
 fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let suited = || views.iter().filter(|view| earlier.suits(view));
     let is_scattered = || suited().any(|view| is_scattered(view, earlier.ipus));
@@ -342,15 +348,17 @@ fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
         && suited().all(|view| view.used_ipus > 0)
 }
 
-/// Whether enough IPUs of a controller are free for a partition, in blocks that are known to be too small for it.
+/// Whether enough IPUs of a controller are free for a partition, in blocks that are known to be too
+/// small for it.
 fn is_scattered(view: &ControllerView, ipus: u32) -> bool {
     let is_too_small = !view.free_blocks.is_empty() && view.largest_free < ipus;
     is_too_small && view.free_ipus() >= ipus
 }
 
-/// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else,
-/// and a gang that is too large never fits. Scattered IPUs are no lack of them: blocks often form by themselves, and whole
-/// controllers that are emptied for such requests cost more than they bring (BENCHMARKS.md, placement).
+/// Whether an earlier request lacks capacity that can become free. A request that fits now waits
+/// for something else, and a gang that is too large never fits. Scattered IPUs are no lack of them:
+/// blocks often form by themselves, and whole controllers that are emptied for such requests cost
+/// more than they bring (BENCHMARKS.md, placement).
 fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let suited = || views.iter().filter(|view| earlier.suits(view));
     if earlier.gang > 1 {

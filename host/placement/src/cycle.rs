@@ -1,7 +1,8 @@
-//! Pure: one pass over the partitions that need a V-IPU controller, with the capacity and the queue at its beginning.
+//! Pure: one pass over the partitions that need a V-IPU controller, with the capacity and the queue
+//! at its beginning.
 //!
-//! IPUs that become free during a pass are left to the next one: otherwise a later request would get what an earlier one,
-//! which was decided before it, waits for.
+//! IPUs that become free during a pass are left to the next one: otherwise a later request would
+//! get what an earlier one, which was decided before it, waits for.
 
 mod capacity_stages;
 
@@ -23,8 +24,8 @@ use crate::node_match::Requirements;
 use crate::requests::Assignment;
 use crate::unsuited::Unsuited;
 
-/// Partitions that the owner of this one has or is getting, with those in `slots`: they have a controller that their objects do
-/// not show yet.
+/// Partitions that the owner of this one has or is getting, with those in `slots`: they have a
+/// controller that their objects do not show yet.
 pub fn held(partition: &IPUPartition, mut siblings: Vec<Sibling>, slots: &BTreeSet<u32>) -> u32 {
     for sibling in &mut siblings {
         sibling.is_placed |= slots.contains(&sibling.slot);
@@ -52,7 +53,8 @@ pub struct Pass {
 pub type Places = BTreeMap<String, Vec<u32>>;
 
 impl Pass {
-    /// A pass with these controllers and this queue. The assignments are older than the controllers' capacity.
+    /// A pass with these controllers and this queue. The assignments are older than the
+    /// controllers' capacity.
     pub fn new(
         found: Candidates,
         mut entries: Vec<QueueEntry>,
@@ -82,8 +84,8 @@ impl Pass {
         pass
     }
 
-    /// Prepares the decision on this partition, the next one in the queue. `held` counts the partitions of its gang that the
-    /// owner has or is getting.
+    /// Prepares the decision on this partition, the next one in the queue. `held` counts the
+    /// partitions of its gang that the owner has or is getting.
     pub fn prepare(&self, partition: &IPUPartition, held: u32, now: Timestamp) -> Placement {
         // Its earlier assignment stays reserved until the pass ends.
         let own = self.assigned.get(&uid(partition));
@@ -152,8 +154,8 @@ impl Pass {
         places.collect()
     }
 
-    /// Whether more partitions of some size fit on an open controller than `before`. The free IPUs can form larger blocks
-    /// although they are as many.
+    /// Whether more partitions of some size fit on an open controller than `before`. The free IPUs
+    /// can form larger blocks although they are as many.
     pub fn has_grown(&self, before: &Places) -> bool {
         self.places().iter().any(|(name, places)| {
             let before = before.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -163,8 +165,9 @@ impl Pass {
         })
     }
 
-    /// Whether a controller may be tried again with a size that it has refused, and a request waits for that. The first
-    /// one in the queue is the one that is tried, and not the first one that asks.
+    /// Whether a controller may be tried again with a size that it has refused, and a request waits
+    /// for that. The first one in the queue is the one that is tried, and not the first one that
+    /// asks.
     pub fn has_due_attempt(&self) -> bool {
         self.entries.iter().any(|entry| self.found.may_retry(entry))
     }
@@ -184,8 +187,8 @@ impl Pass {
         }
     }
 
-    /// The assigned partitions but for this one, the largest of each controller first: a large one finds its block as long
-    /// as none is split for a small one.
+    /// The assigned partitions but for this one, the largest of each controller first: a large one
+    /// finds its block as long as none is split for a small one.
     fn assigned_except(&self, own: Option<&(String, u32)>) -> impl Iterator<Item = Assigned> {
         self.sizes.iter().flat_map(move |(controller, sizes)| {
             let largest_first = sizes.iter().rev();
@@ -234,8 +237,9 @@ fn uid(partition: &IPUPartition) -> Uid {
     Uid::of(partition.metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// Whether a request counts as waiting although a controller is assigned to it: its controllers have refused it lately, and
-/// may do so again. Otherwise others would get the capacity that is reserved for it whenever it is tried.
+/// Whether a request counts as waiting although a controller is assigned to it: its controllers
+/// have refused it lately, and may do so again. Otherwise others would get the capacity that is
+/// reserved for it whenever it is tried.
 fn waits_on(entry: &QueueEntry) -> bool {
     entry.is_refused
 }

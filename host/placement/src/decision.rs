@@ -14,8 +14,8 @@ pub enum PlacementDecision {
 }
 
 impl PlacementDecision {
-    /// Whether both decide the same. Reasons to wait may differ in figures, which move whenever anybody gets or releases
-    /// IPUs.
+    /// Whether both decide the same. Reasons to wait may differ in figures, which move whenever
+    /// anybody gets or releases IPUs.
     pub fn is_alike(&self, other: &Self) -> bool {
         let (Self::Wait(before), Self::Wait(now)) = (self, other) else {
             return self == other;

@@ -58,8 +58,8 @@ fn check_controller(
     Ok(())
 }
 
-/// A wait must name at least one controller of the request, each at most once: the user sees the reasons, and the
-/// status has a bounded size.
+/// A wait must name at least one controller of the request, each at most once: the user sees the
+/// reasons, and the status has a bounded size.
 fn check_skipped(passed_over: &[PassedOver], controllers: &[ControllerView]) -> Result<(), String> {
     if passed_over.is_empty() && !controllers.is_empty() {
         return Err(format!(

@@ -1,4 +1,5 @@
-//! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
+//! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of
+//! its owner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -32,8 +33,9 @@ pub struct EvictionState {
 pub struct Sibling {
     /// Its slot.
     pub slot: u32,
-    /// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed:
-    /// if it counted, its siblings would take capacity that is too small for all.
+    /// Whether it has a partition, or is getting one. A created partition that the slot does not
+    /// use is being removed: if it counted, its siblings would take capacity that is too small for
+    /// all.
     pub is_placed: bool,
     /// Since when it waits, if it does.
     pub waits_since: Option<Timestamp>,
@@ -84,8 +86,9 @@ pub fn required_data<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Requir
     }
 }
 
-/// The capacity of the open controllers for `me`, after the queue and the open requests `asked`, each a controller and
-/// IPUs. `backfill_limit` is the waiting time after which capacity is reserved.
+/// The capacity of the open controllers for `me`, after the queue and the open requests `asked`,
+/// each a controller and IPUs. `backfill_limit` is the waiting time after which capacity is
+/// reserved.
 pub fn capacity_after_queue<'a>(
     me: &IPUPartition,
     entries: &[QueueEntry],
@@ -99,8 +102,8 @@ pub fn capacity_after_queue<'a>(
     backfill::capacity_after_queue(&me, entries, asked, open, limit, now)
 }
 
-/// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller is drained, those
-/// on it; `open` are the controllers that are not cordoned.
+/// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller
+/// is drained, those on it; `open` are the controllers that are not cordoned.
 pub fn of<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
@@ -161,8 +164,8 @@ pub fn siblings<'a>(
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
 }
 
-/// Owners leave a controller one after the other, oldest first, each when other controllers have capacity for it.
-/// Pinned partitions stay until they are released.
+/// Owners leave a controller one after the other, oldest first, each when other controllers have
+/// capacity for it. Pinned partitions stay until they are released.
 fn evict<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
@@ -212,8 +215,8 @@ fn evict<'a>(
     }
 }
 
-/// The names of the partitions on a drained controller that may be the next to leave it: the `most` earliest that were
-/// not requested to.
+/// The names of the partitions on a drained controller that may be the next to leave it: the `most`
+/// earliest that were not requested to.
 pub fn next_to_leave(there: &[Arc<IPUPartition>], most: usize) -> Vec<&str> {
     let is_asked = |one: &IPUPartition| {
         let status = one.status.as_ref();
@@ -247,8 +250,8 @@ fn is_overdue(one: &IPUPartition, now: Timestamp) -> bool {
 /// Sizes of partitions that end together, each with the node selector of its Pods.
 type Sizes<'a> = Vec<(u32, &'a BTreeMap<String, String>)>;
 
-/// Whether partitions fit on the open controllers. Hundreds of partitions mostly have a few sizes, each of which is tried
-/// once.
+/// Whether partitions fit on the open controllers. Hundreds of partitions mostly have a few sizes,
+/// each of which is tried once.
 struct Fits<'a> {
     open: &'a [ControllerView],
     /// The partitions on the drained controller, by the UID of their owner.
@@ -270,7 +273,8 @@ impl<'a> Fits<'a> {
         }
     }
 
-    /// Whether all partitions that the owner of `one` has on the controller fit elsewhere: its Pods end together.
+    /// Whether all partitions that the owner of `one` has on the controller fit elsewhere: its Pods
+    /// end together.
     fn all(&mut self, one: &'a IPUPartition) -> bool {
         let owned = self.owned.get(one.spec.owner.uid.as_str());
         let siblings = siblings(one, owned.into_iter().flatten().copied());

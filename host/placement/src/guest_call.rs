@@ -1,6 +1,6 @@
-//! Pure: prepares the request to the placement guest for an IPUPartition, and checks the guest's answer. The guest
-//! chooses the controller: the policies call the active one, or the built-in serial walk. The simulation
-//! and the model check call the same functions.
+//! Pure: prepares the request to the placement guest for an IPUPartition, and checks the guest's
+//! answer. The guest chooses the controller: the policies call the active one, or the built-in
+//! serial walk. The simulation and the model check call the same functions.
 //!
 //! Why a partition waits, and which function says so:
 //!
@@ -39,7 +39,8 @@ use crate::unsuited::{NodeSnapshot, Unsuited};
 /// The controller of a reason that holds for all controllers.
 const EVERY: &str = "every controller";
 
-/// The controllers of the list, in its order: those that accept new partitions, and those that the admin has cordoned.
+/// The controllers of the list, in its order: those that accept new partitions, and those that the
+/// admin has cordoned.
 #[derive(Clone, Debug)]
 pub struct Candidates {
     /// Controllers that accept new partitions.
@@ -88,7 +89,8 @@ impl Candidates {
         Self { refusals, ..self }
     }
 
-    /// The same, with the most IPUs that controllers have reported lately, and why the list may lack one.
+    /// The same, with the most IPUs that controllers have reported lately, and why the list may
+    /// lack one.
     #[must_use]
     pub fn expecting(self, sizes: BTreeMap<String, u32>, list_problem: Option<String>) -> Self {
         let all = self.open.iter().chain(&self.cordoned);
@@ -99,7 +101,8 @@ impl Candidates {
         }
     }
 
-    /// Returns why this request, which can never be served now, may be served later. Empty: it never can.
+    /// Returns why this request, which can never be served now, may be served later. Empty: it
+    /// never can.
     pub fn may_fit_later(&self, me: &QueueEntry) -> Vec<WaitingReason> {
         let is_reached = |name: &str| {
             let mut all = self.open.iter().chain(&self.cordoned);
@@ -122,15 +125,16 @@ impl Candidates {
         &self.refusals
     }
 
-    /// This partition will be requested from this controller, and no other one of a refused size before its result.
+    /// This partition will be requested from this controller, and no other one of a refused size
+    /// before its result.
     pub fn tried(&mut self, controller: &str, partition: &IPUPartition) {
         if refusals::are_options_usual(&partition.spec.options) {
             self.refusals.tried(controller, partition.spec.ipus);
         }
     }
 
-    /// The controllers without a node that can run the Pods of this request, while others have one or may have one
-    /// again.
+    /// The controllers without a node that can run the Pods of this request, while others have one
+    /// or may have one again.
     pub fn unsuited(&self, entry: &QueueEntry) -> Unsuited {
         let Some(nodes) = &self.nodes else {
             return Unsuited::default();
@@ -247,8 +251,8 @@ pub fn prepare(
     }))
 }
 
-/// The reasons of a request whose Pods no node of an open controller can run now, while one may again. No guest is
-/// called: it could only wait.
+/// The reasons of a request whose Pods no node of an open controller can run now, while one may
+/// again. No guest is called: it could only wait.
 fn all_unsuited(unsuited: &Unsuited, open: &[ControllerView]) -> Option<Vec<WaitingReason>> {
     let reasons = open.iter().map(|view| {
         Some(WaitingReason {
@@ -266,8 +270,9 @@ impl Request {
         &self.capacity.views
     }
 
-    /// The result of the decision of `by`, with the reasons that the guest does not know. A partition that fits only on
-    /// a cordoned controller, on one without a schedulable node, or on one that may have more IPUs soon, waits.
+    /// The result of the decision of `by`, with the reasons that the guest does not know. A
+    /// partition that fits only on a cordoned controller, on one without a schedulable node, or on
+    /// one that may have more IPUs soon, waits.
     pub fn conclude(
         self,
         decision: Decision,
@@ -304,7 +309,8 @@ impl Request {
         }
     }
 
-    /// The reasons of the controllers without a schedulable node. Guests of an early version do not see them.
+    /// The reasons of the controllers without a schedulable node. Guests of an early version do not
+    /// see them.
     fn unschedulable(&self) -> Vec<WaitingReason> {
         let reasons = self.capacity.views.iter().filter_map(|view| {
             Some(WaitingReason {

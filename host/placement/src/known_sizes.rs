@@ -1,9 +1,9 @@
-//! Pure: the most IPUs that each V-IPU controller has reported lately, and why a request that no controller can serve now
-//! may be served later.
+//! Pure: the most IPUs that each V-IPU controller has reported lately, and why a request that no
+//! controller can serve now may be served later.
 //!
-//! A V-IPU server or an IPU-Machine that restarts reports fewer IPUs for minutes, and a typo takes a controller off the
-//! admin's list until it is fixed. A rejection is the end for many owners: Kueue deactivates their Workloads. So a
-//! request waits as long as such a controller may serve it.
+//! A V-IPU server or an IPU-Machine that restarts reports fewer IPUs for minutes, and a typo takes
+//! a controller off the admin's list until it is fixed. A rejection is the end for many owners:
+//! Kueue deactivates their Workloads. So a request waits as long as such a controller may serve it.
 
 use std::collections::BTreeMap;
 
@@ -108,8 +108,8 @@ impl Expectations {
         }
     }
 
-    /// Returns why a request that can never be served now may be served later. Empty: it never can. `is_reached`: whether
-    /// its Pods may run on the nodes of a listed controller.
+    /// Returns why a request that can never be served now may be served later. Empty: it never can.
+    /// `is_reached`: whether its Pods may run on the nodes of a listed controller.
     pub(crate) fn reasons(
         &self,
         is_reached: impl Fn(&str) -> bool,

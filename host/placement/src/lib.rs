@@ -2,15 +2,18 @@
 //!
 //! Entry points, in the order of one scheduling cycle:
 //! - [`queue`] has the waiting requests in their order, and [`requests`] those that are undecided.
-//! - [`cycle`] decides on them one at a time, within [`namespace_budgets`]. [`allocations`] subtracts what the ledger holds
-//!   from what a controller reports, [`refusals`] and [`known_sizes`] what it has refused or never had, [`unsuited`] the
-//!   controllers whose nodes can run none of the Pods ([`node_match`]).
+//! - [`cycle`] decides on them one at a time, within [`namespace_budgets`]. [`allocations`]
+//!   subtracts what the ledger holds from what a controller reports, [`refusals`] and
+//!   [`known_sizes`] what it has refused or never had, [`unsuited`] the controllers whose nodes can
+//!   run none of the Pods ([`node_match`]).
 //! - [`backfill`] leaves to each request what earlier ones do not need.
-//! - [`guest_call`] makes the request to the placement guest. [`decision_check`] checks the answer, [`serial_walk()`] is the
-//!   built-in policy, and [`decision`] the result.
-//! - [`drain`] decides which partitions leave a drained controller, and when a gang gives up its partitions.
+//! - [`guest_call`] makes the request to the placement guest. [`decision_check`] checks the answer,
+//!   [`serial_walk()`] is the built-in policy, and [`decision`] the result.
+//! - [`drain`] decides which partitions leave a drained controller, and when a gang gives up its
+//!   partitions.
 //!
-//! It must not know Kubernetes' API server, the V-IPU's protocol, or how a guest is loaded and called.
+//! It must not know Kubernetes' API server, the V-IPU's protocol, or how a guest is loaded and
+//! called.
 #![forbid(unsafe_code)]
 
 pub mod allocations;

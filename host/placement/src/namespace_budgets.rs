@@ -1,5 +1,5 @@
-//! Pure: how long a pass decides on the requests of each namespace, so that a slow placement policy does not stop all
-//! others.
+//! Pure: how long a pass decides on the requests of each namespace, so that a slow placement policy
+//! does not stop all others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +11,8 @@ const BUDGET: Duration = Duration::from_secs(1);
 
 /// The time that each namespace has used in this pass, and where it continues.
 ///
-/// The next round continues with the first request that found the budget used. If it began with the first request of
-/// all, which asks again and again, the last ones would never be decided.
+/// The next round continues with the first request that found the budget used. If it began with the
+/// first request of all, which asks again and again, the last ones would never be decided.
 #[derive(Debug, Default)]
 pub struct NamespaceBudgets {
     /// The round of this pass: a long round takes several passes.
@@ -34,8 +34,8 @@ impl NamespaceBudgets {
         self.round = Some(round);
     }
 
-    /// Whether the request at this position of the queue is decided in this pass. The others of its namespace come
-    /// first.
+    /// Whether the request at this position of the queue is decided in this pass. The others of its
+    /// namespace come first.
     pub fn is_due(&mut self, namespace: &str, order: &Order) -> bool {
         if self.first.get(namespace).is_some_and(|first| order < first) {
             return false;

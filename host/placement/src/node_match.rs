@@ -1,4 +1,5 @@
-//! Pure: whether the Pods of a request may run on a node, by the rules of the scheduler of Kubernetes.
+//! Pure: whether the Pods of a request may run on a node, by the rules of the scheduler of
+//! Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// Whether it is cordoned (`spec.unschedulable`).
     pub is_cordoned: bool,
-    /// Whether its condition `Ready` is other than True. No condition: the node has not reported yet, and has a taint.
+    /// Whether its condition `Ready` is other than True. No condition: the node has not reported
+    /// yet, and has a taint.
     pub is_not_ready: bool,
     /// Whether it failed a check of ipu-node. False if the admin does not check nodes.
     pub has_failed_check: bool,

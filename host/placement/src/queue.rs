@@ -14,11 +14,12 @@ use crate::node_match::Requirements;
 use crate::refusals;
 use crate::unsuited::Unsuited;
 
-/// Time for which a request is new. One that has not asked for a controller by then waits for something else, and must
-/// not delay others.
+/// Time for which a request is new. One that has not asked for a controller by then waits for
+/// something else, and must not delay others.
 const NEW_FOR: SignedDuration = SignedDuration::from_secs(15);
 
-/// A position in the queue. Creation times have whole seconds, so names order requests of the same second.
+/// A position in the queue. Creation times have whole seconds, so names order requests of the same
+/// second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueuePosition {
     /// Creation time of the IPUPartition.
@@ -27,16 +28,16 @@ pub struct QueuePosition {
     pub name: Arc<str>,
 }
 
-/// A request that waits for a controller, as one reader of the queue sees it. A copy costs little: each pass and each query
-/// reads all of them.
+/// A request that waits for a controller, as one reader of the queue sees it. A copy costs little:
+/// each pass and each query reads all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueEntry {
     /// The facts that its object shows.
     pub(crate) request: Arc<QueuedRequest>,
     /// Its position in the queue.
     pub position: QueuePosition,
-    /// Number of members of its gang that are not requested, if it was placed before: it releases its partition without
-    /// them, and takes no capacity until they are requested again.
+    /// Number of members of its gang that are not requested, if it was placed before: it releases
+    /// its partition without them, and takes no capacity until they are requested again.
     pub missing_members: u32,
     /// Controllers without a node that can run its owner's Pods now, while others have one.
     pub unsuited: Unsuited,
@@ -136,9 +137,9 @@ pub fn entries<'a>(
     )
 }
 
-/// The same from the `waiting` requests and the `members` of all gangs. A gang has one position, that of its first
-/// member, waiting or not. Otherwise a request between two members would be served before one and after the other, and
-/// each side would reserve capacity from the other.
+/// The same from the `waiting` requests and the `members` of all gangs. A gang has one position,
+/// that of its first member, waiting or not. Otherwise a request between two members would be
+/// served before one and after the other, and each side would reserve capacity from the other.
 pub fn sorted_entries<'a, O: Ord>(
     members: impl Iterator<Item = Member<'a, O>>,
     waiting: impl Iterator<Item = (O, QueueEntry)>,
@@ -163,7 +164,8 @@ pub fn sorted_entries<'a, O: Ord>(
     entries
 }
 
-/// The names of the `waiting` requests in the order in which they are served. `members` are the partitions of all gangs.
+/// The names of the `waiting` requests in the order in which they are served. `members` are the
+/// partitions of all gangs.
 pub fn order<'a, O: Ord>(
     members: impl Iterator<Item = Member<'a, O>>,
     waiting: impl Iterator<Item = Member<'a, O>>,
@@ -265,7 +267,8 @@ fn was_refused(status: &IPUPartitionStatus) -> bool {
     attempts.any(|attempt| attempt.outcome == AttemptOutcome::Refused)
 }
 
-/// The sizes of requests, the largest first. A size that is no power of two is left out: no controller serves it.
+/// The sizes of requests, the largest first. A size that is no power of two is left out: no
+/// controller serves it.
 pub fn sizes<'a>(entries: impl Iterator<Item = &'a QueueEntry>) -> Vec<SizeCount> {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     for entry in entries.filter(|entry| entry.ipus.is_power_of_two()) {
@@ -283,7 +286,8 @@ pub fn in_order(entries: &mut [QueueEntry]) {
 }
 
 impl QueueEntry {
-    /// Whether it has begun to wait a moment ago, so that its reconcile may not have asked for a controller yet.
+    /// Whether it has begun to wait a moment ago, so that its reconcile may not have asked for a
+    /// controller yet.
     pub fn is_new(&self, now: Timestamp) -> bool {
         now.duration_since(self.since).abs() < NEW_FOR
     }

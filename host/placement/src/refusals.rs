@@ -1,9 +1,11 @@
-//! Pure: the sizes that V-IPU controllers have refused for lack of IPUs, although enough of them are free.
+//! Pure: the sizes that V-IPU controllers have refused for lack of IPUs, although enough of them
+//! are free.
 //!
-//! Placement requests such a size from no controller that has refused it, for any waiting request, until IPUs are released
-//! there, a partition of that size is created, or a pause has passed: the refusal may have had another cause. Then the
-//! first request of the queue is tried alone. So no later request goes before an earlier one of which alone a refusal
-//! is known, and requests of a size that does not fit do not try one after the other.
+//! Placement requests such a size from no controller that has refused it, for any waiting request,
+//! until IPUs are released there, a partition of that size is created, or a pause has passed: the
+//! refusal may have had another cause. Then the first request of the queue is tried alone. So no
+//! later request goes before an earlier one of which alone a refusal is known, and requests of a
+//! size that does not fit do not try one after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +22,8 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// The longest time between two attempts.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Reason of a refusal for the requests of others. That of the controller may name another owner's partition.
+/// Reason of a refusal for the requests of others. That of the controller may name another owner's
+/// partition.
 const FOR_OTHERS: &str = "it has refused a partition of this size (ResourceExhausted)";
 
 /// The refusals of all controllers, by name.
@@ -33,7 +36,8 @@ pub struct Refusals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RefusedSizes {
     sizes: BTreeMap<u32, Refusal>,
-    /// IPUs in partitions in the last list of the controller since the last refusal. `None`: not known yet.
+    /// IPUs in partitions in the last list of the controller since the last refusal. `None`: not
+    /// known yet.
     listed: Option<u32>,
 }
 
@@ -104,7 +108,8 @@ impl Refusals {
         known.sizes.insert(ipus, refusal);
     }
 
-    /// Notes that this controller has created a partition of so many IPUs. Returns whether it had refused such a size.
+    /// Notes that this controller has created a partition of so many IPUs. Returns whether it had
+    /// refused such a size.
     pub fn created(&mut self, controller: &str, ipus: u32) -> bool {
         let Some(known) = self.controllers.get_mut(controller) else {
             return false;
@@ -119,7 +124,8 @@ impl Refusals {
         self.controllers.remove(controller);
     }
 
-    /// Notes that this controller lists partitions with so many IPUs. With fewer than before, IPUs were released.
+    /// Notes that this controller lists partitions with so many IPUs. With fewer than before, IPUs
+    /// were released.
     pub fn listed(&mut self, controller: &str, ipus: u32) {
         let Some(known) = self.controllers.get_mut(controller) else {
             return;
@@ -131,8 +137,8 @@ impl Refusals {
         }
     }
 
-    /// Notes that a request of so many IPUs is sent to this controller. No other one of its size follows before its
-    /// result.
+    /// Notes that a request of so many IPUs is sent to this controller. No other one of its size
+    /// follows before its result.
     pub fn tried(&mut self, controller: &str, ipus: u32, now: Timestamp) {
         let known = self.controllers.get_mut(controller);
         let largest = known.and_then(|known| known.sizes.range_mut(..=ipus).next_back());
@@ -152,8 +158,8 @@ impl Refusals {
         StandingRefusals(standing.collect())
     }
 
-    /// Limits the largest partition of each controller to sizes that it has not refused. Returns the controllers that
-    /// have refused a partition smaller than their free IPUs.
+    /// Limits the largest partition of each controller to sizes that it has not refused. Returns
+    /// the controllers that have refused a partition smaller than their free IPUs.
     pub fn limit(&mut self, views: &mut [ControllerView], now: Timestamp) -> Vec<Refused> {
         for known in self.controllers.values_mut() {
             known.sizes.retain(|_, refusal| refusal.age(now) < LIFETIME);
@@ -215,8 +221,9 @@ impl StandingRefusals {
         }
     }
 
-    /// The refusals as attempts of the partition with this UID and size, for its guest: those of controllers on which it
-    /// seems to fit. `own` are its own refused attempts. Its last refusal may be known here before its status has it.
+    /// The refusals as attempts of the partition with this UID and size, for its guest: those of
+    /// controllers on which it seems to fit. `own` are its own refused attempts. Its last refusal
+    /// may be known here before its status has it.
     pub fn attempts(
         &self,
         views: &[ControllerView],
@@ -250,19 +257,21 @@ impl StandingRefusals {
     }
 }
 
-/// Whether a refusal of a partition with these options holds for others of its size: none of them limits which IPUs can
-/// form it.
+/// Whether a refusal of a partition with these options holds for others of its size: none of them
+/// limits which IPUs can form it.
 pub fn are_options_usual(options: &PartitionOptions) -> bool {
     !options.reconfigurable && !options.relocatable
 }
 
-/// Returns the probable cause of a refusal of a partition that the controller's free IPUs would hold.
+/// Returns the probable cause of a refusal of a partition that the controller's free IPUs would
+/// hold.
 pub(crate) fn likely_cause(view: &ControllerView) -> String {
     let (free, total) = (view.free_ipus(), view.total_ipus);
     format!("{free} of its {total} IPUs are free, perhaps not together")
 }
 
-/// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does not know.
+/// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does
+/// not know.
 pub fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],

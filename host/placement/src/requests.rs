@@ -1,8 +1,9 @@
-//! Pure: the partitions that need a V-IPU controller. They are decided one at a time, in the order of the queue.
+//! Pure: the partitions that need a V-IPU controller. They are decided one at a time, in the order
+//! of the queue.
 //!
-//! A reconcile asks for a decision, and ends. A pass decides on all requests that are undecided, and the partitions
-//! with a new decision are reconciled again. A chosen controller is assigned until the partition is requested there, so
-//! that no other decision counts the same IPUs.
+//! A reconcile asks for a decision, and ends. A pass decides on all requests that are undecided,
+//! and the partitions with a new decision are reconciled again. A chosen controller is assigned
+//! until the partition is requested there, so that no other decision counts the same IPUs.
 
 mod request;
 mod standing;
@@ -24,12 +25,13 @@ use request::{Key, Request, State, attempts, input};
 #[derive(Debug, Default)]
 pub struct PlacementQueue {
     requests: BTreeMap<Uid, Request>,
-    /// By round and order. In a round each request is decided once, so that earlier ones, which ask again and again, do
-    /// not keep later ones waiting.
+    /// By round and order. In a round each request is decided once, so that earlier ones, which ask
+    /// again and again, do not keep later ones waiting.
     undecided: BTreeSet<Key>,
     /// The present round.
     round: u64,
-    /// Partitions whose last reconcile needed no controller: they have one, or something else stops them.
+    /// Partitions whose last reconcile needed no controller: they have one, or something else stops
+    /// them.
     without_request: BTreeSet<Uid>,
     decisions: Interned<PlacementDecision>,
     /// The last number of a request.
@@ -45,7 +47,8 @@ pub enum Ended {
     Well,
     /// The object was changed meanwhile.
     Conflict,
-    /// Before the request of the partition, because its controller is called by too many reconciles.
+    /// Before the request of the partition, because its controller is called by too many
+    /// reconciles.
     Postponed,
     /// With an error.
     Failed,
@@ -102,8 +105,9 @@ impl PlacementQueue {
         }
     }
 
-    /// A reconcile ends. A request that it did not need is withdrawn. After an error, the next reconcile gets the same
-    /// controller: one failed write must not cost a request what it has waited for. Returns whether IPUs became free.
+    /// A reconcile ends. A request that it did not need is withdrawn. After an error, the next
+    /// reconcile gets the same controller: one failed write must not cost a request what it has
+    /// waited for. Returns whether IPUs became free.
     pub fn end_reconcile(&mut self, uid: Uid, ended: Ended) -> bool {
         if let Some(request) = self.requests.get_mut(&uid)
             && request.end_reconcile(ended)
@@ -115,8 +119,9 @@ impl PlacementQueue {
         self.withdraw(uid)
     }
 
-    /// Returns the decision for this partition with the queue entry `me`. A controller is returned once, and only while it
-    /// is open: a reconcile does not act on an old decision. `newer`: the partition, if the cache may be older.
+    /// Returns the decision for this partition with the queue entry `me`. A controller is returned
+    /// once, and only while it is open: a reconcile does not act on an old decision. `newer`: the
+    /// partition, if the cache may be older.
     pub fn ask(
         &mut self,
         partition: &IPUPartition,
@@ -170,7 +175,8 @@ impl PlacementQueue {
     /// The earliest undecided request of the present round, or of the next one.
     pub fn next_turn(&mut self) -> Option<Turn> {
         let Some((round, order, uid)) = self.undecided.first() else {
-            // New requests, and those that are decided again, share the next round, in which their order decides.
+            // New requests, and those that are decided again, share the next round, in which their
+            // order decides.
             self.round += 1;
             return None;
         };
@@ -190,9 +196,9 @@ impl PlacementQueue {
         })
     }
 
-    /// Stores a decision. `is_denied`: the guest denied the request free capacity. Returns whether a reconcile
-    /// follows: it waits for the decision, or the decision differs from the one before. `None`: the request has changed
-    /// meanwhile.
+    /// Stores a decision. `is_denied`: the guest denied the request free capacity. Returns whether
+    /// a reconcile follows: it waits for the decision, or the decision differs from the one before.
+    /// `None`: the request has changed meanwhile.
     pub fn decided(
         &mut self,
         turn: &Turn,
@@ -232,7 +238,8 @@ impl PlacementQueue {
         Some(is_new)
     }
 
-    /// The partition with this UID is requested now: its controller reports the IPUs, unless the request fails.
+    /// The partition with this UID is requested now: its controller reports the IPUs, unless the
+    /// request fails.
     pub fn requested(&mut self, uid: Uid) {
         let request = self.requests.get_mut(&uid);
         if let Some(request) = request.filter(|one| one.controller().is_some()) {
@@ -296,9 +303,10 @@ impl PlacementQueue {
         self.without_request.contains(&uid)
     }
 
-    /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those
-    /// that are requested, and marks those that are expected and whose decision follows after the pass, because they
-    /// belong to the next round or have not asked yet: later requests of the pass leave them what they need.
+    /// Completes the queue of a pass. It adds undecided requests whose objects do not show that
+    /// they wait, drops those that are requested, and marks those that are expected and whose
+    /// decision follows after the pass, because they belong to the next round or have not asked
+    /// yet: later requests of the pass leave them what they need.
     pub fn complete(&self, entries: &mut Vec<QueueEntry>, now: Timestamp) {
         let round = self
             .undecided
@@ -338,7 +346,8 @@ impl PlacementQueue {
         self.without_request.contains(&uid) || self.requests.contains_key(&uid)
     }
 
-    /// The decision on an unchanged request, if no reconcile has had it. Otherwise it is decided again.
+    /// The decision on an unchanged request, if no reconcile has had it. Otherwise it is decided
+    /// again.
     fn ask_again(
         &mut self,
         uid: Uid,

@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 
 use super::node_match::{Blocker, NodeFacts, Requirements};
 
-/// Most results that are kept for one state of the nodes. Requests of one owner share a result, and so do most others.
+/// Most results that are kept for one state of the nodes. Requests of one owner share a result, and
+/// so do most others.
 const KEPT_MAX: usize = 4_096;
 
-/// Most bytes of requirements that are kept with them. Those of one request may have as many as its object, and users
-/// choose them.
+/// Most bytes of requirements that are kept with them. Those of one request may have as many as its
+/// object, and users choose them.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// The controllers that have no node for the Pods of a request now, by name, with the reason.
@@ -47,7 +48,8 @@ struct NodeLabel {
 enum Fit {
     /// One of them can run the Pods.
     Suits,
-    /// Some have the required labels, and none of them can run a new Pod of the request now. Their number by reason.
+    /// Some have the required labels, and none of them can run a new Pod of the request now. Their
+    /// number by reason.
     Blocked(BTreeMap<Blocker, usize>),
     /// None has the required labels.
     NoMatch,
@@ -62,9 +64,9 @@ impl NodeSnapshot {
         }
     }
 
-    /// The controllers that have no node for the Pods now, while another one has such a node, or would have it if it
-    /// was not cordoned, tainted or not ready. If no node of any controller has the required labels, no controller is
-    /// better than another one, and the result is empty.
+    /// The controllers that have no node for the Pods now, while another one has such a node, or
+    /// would have it if it was not cordoned, tainted or not ready. If no node of any controller has
+    /// the required labels, no controller is better than another one, and the result is empty.
     pub fn unsuited<'a>(
         &self,
         controllers: impl Iterator<Item = &'a ControllerView> + Clone,

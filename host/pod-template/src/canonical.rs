@@ -1,8 +1,9 @@
-//! Pure: the canonical form of a Pod template: templates from which Kubernetes makes the same Pods have one form.
+//! Pure: the canonical form of a Pod template: templates from which Kubernetes makes the same Pods
+//! have one form.
 //!
-//! A field that is null, empty or equal to its default is a missing field, and a quantity is its value. Null in a map or a
-//! list is an empty text. Metadata is its labels, annotations and finalizers: the name and the times of a template, which
-//! clients print, mean nothing.
+//! A field that is null, empty or equal to its default is a missing field, and a quantity is its
+//! value. Null in a map or a list is an empty text. Metadata is its labels, annotations and
+//! finalizers: the name and the times of a template, which clients print, mean nothing.
 
 use serde_json::Value;
 
@@ -13,7 +14,8 @@ use crate::quantity;
 /// Parts of the metadata of a template that a Pod gets.
 const METADATA: [&str; 3] = ["annotations", "finalizers", "labels"];
 
-/// Quantities in the spec of a Pod, as paths. `*` is every entry of an object or a list, `|` separates names.
+/// Quantities in the spec of a Pod, as paths. `*` is every entry of an object or a list, `|`
+/// separates names.
 const QUANTITIES: [&str; 8] = [
     "overhead.*",
     "resources.limits|requests.*",
@@ -28,8 +30,9 @@ const QUANTITIES: [&str; 8] = [
 /// Resources whose requests are their limits where they are missing.
 const RESOURCES: [&str; 2] = ["resources", "containers|initContainers.*.resources"];
 
-/// Fields that mean the same when they are empty as when they are missing. An empty object of another field means
-/// something: `emptyDir: {}` is a volume, and an empty selector selects everything.
+/// Fields that mean the same when they are empty as when they are missing. An empty object of
+/// another field means something: `emptyDir: {}` is a volume, and an empty selector selects
+/// everything.
 const EMPTY: [&str; 14] = [
     "affinity",
     "annotations",
@@ -47,7 +50,8 @@ const EMPTY: [&str; 14] = [
     "securityContext",
 ];
 
-/// Returns the canonical form of a template in JSON. A value of another type than that of its field stays.
+/// Returns the canonical form of a template in JSON. A value of another type than that of its field
+/// stays.
 pub fn canonical(template: &Value) -> Value {
     let mut template = template.clone();
     fill_nulls(&mut template);

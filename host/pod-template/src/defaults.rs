@@ -1,7 +1,8 @@
-//! Pure: the defaults that Kubernetes adds to a Pod template, and texts that mean the same empty and missing.
+//! Pure: the defaults that Kubernetes adds to a Pod template, and texts that mean the same empty
+//! and missing.
 //!
-//! They are those of `pkg/apis/core/v1/defaults.go` that depend on no other field and on no setting of the cluster. A
-//! default never changes within a version of an API.
+//! They are those of `pkg/apis/core/v1/defaults.go` that depend on no other field and on no setting
+//! of the cluster. A default never changes within a version of an API.
 
 use serde_json::Value;
 

@@ -5,8 +5,8 @@
 //! - [`fill_nulls`] replaces null by what Kubernetes reads there.
 //! - [`quantity`] reads quantities.
 //!
-//! It is pure, and guests are compiled with it. It must not depend on anything but `serde_json`, and it needs no later
-//! compiler than guests do.
+//! It is pure, and guests are compiled with it. It must not depend on anything but `serde_json`,
+//! and it needs no later compiler than guests do.
 #![forbid(unsafe_code)]
 
 mod canonical;

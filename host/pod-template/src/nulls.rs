@@ -1,7 +1,8 @@
 //! Pure: replaces null in maps and lists by what Kubernetes reads there.
 //!
-//! Null in a field is a missing field. As a value of a map, or as an item of a list, it is an empty text. A quantity that is
-//! null is missing, because the API server removes it from custom resources.
+//! Null in a field is a missing field. As a value of a map, or as an item of a list, it is an empty
+//! text. A quantity that is null is missing, because the API server removes it from custom
+//! resources.
 
 use serde_json::Value;
 
@@ -85,7 +86,8 @@ mod tests {
         assert_eq!(template, expected);
     }
 
-    /// Collects the names of fields with keys of the user's choice, by whether their values are texts.
+    /// Collects the names of fields with keys of the user's choice, by whether their values are
+    /// texts.
     fn maps(schema: &Value, name: &str, texts: &mut Vec<String>, others: &mut Vec<String>) {
         let properties = schema["properties"].as_object().into_iter().flatten();
         for (name, child) in properties {

@@ -1,8 +1,10 @@
-//! Pure: the value and the canonical text of a Kubernetes quantity. Quantities are equal if their canonical texts are.
+//! Pure: the value and the canonical text of a Kubernetes quantity. Quantities are equal if their
+//! canonical texts are.
 //!
-//! The rules are those of `resource.Quantity` of Kubernetes (`k8s.io/apimachinery/pkg/api/resource`, 0.37), with one
-//! difference: Kubernetes keeps the kind of suffix that the user wrote, so `1024` and `1Ki` stay different texts there.
-//! Here each value has one text, with a binary suffix where one leaves a whole number.
+//! The rules are those of `resource.Quantity` of Kubernetes
+//! (`k8s.io/apimachinery/pkg/api/resource`, 0.37), with one difference: Kubernetes keeps the kind
+//! of suffix that the user wrote, so `1024` and `1Ki` stay different texts there. Here each value
+//! has one text, with a binary suffix where one leaves a whole number.
 
 /// Longest quantity, in bytes. A longer text is no quantity of a resource that exists.
 const LENGTH_MAX: usize = 128;
@@ -38,13 +40,15 @@ pub fn canonical(text: &str) -> Option<String> {
     })
 }
 
-/// Reads a quantity that is a whole number, in any notation that the API server accepts for an extended resource: `4`,
-/// `4.0`, `4000m`, `4e0` and `1Ki`. `None`: it is no quantity, not whole, negative, or more than a resource can have.
+/// Reads a quantity that is a whole number, in any notation that the API server accepts for an
+/// extended resource: `4`, `4.0`, `4000m`, `4e0` and `1Ki`. `None`: it is no quantity, not whole,
+/// negative, or more than a resource can have.
 pub fn whole_number(text: &str) -> Option<u64> {
     magnitude(text, &['+'])?.whole()
 }
 
-/// Returns a quantity times ten to the power of `places`, rounded up. `None`: it is negative, too large, or no quantity.
+/// Returns a quantity times ten to the power of `places`, rounded up. `None`: it is negative, too
+/// large, or no quantity.
 pub fn scaled(text: &str, places: i64) -> Option<u128> {
     magnitude(text, &['+'])?.scaled(places)
 }

@@ -21,7 +21,8 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
         ipus,
         gcds: 1,
         options: PartitionOptions {
-            // A Pod cannot move to another controller: its values of annotations are in its environment.
+            // A Pod cannot move to another controller: its values of annotations are in its
+            // environment.
             pinned: true,
             node_selector: pod.node_selector.clone(),
             scheduling: pod.scheduling.clone(),
@@ -38,8 +39,8 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
     new_partition(spec, Some(labels))
 }
 
-/// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail if another Pod was
-/// faster.
+/// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail
+/// if another Pod was faster.
 pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
     json!({"metadata": {
         "uid": partition.uid,
@@ -52,8 +53,8 @@ pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
     }})
 }
 
-/// The merge patch that gives a Pod its partition and removes its last gate. The version makes it fail for a Pod that
-/// has changed, so that no gate is removed unseen.
+/// The merge patch that gives a Pod its partition and removes its last gate. The version makes it
+/// fail for a Pod that has changed, so that no gate is removed unseen.
 pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
     let controller = &partition_ref.controller;
     let (key, value) = (&controller.label_key, &controller.label_value);

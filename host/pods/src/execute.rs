@@ -24,7 +24,8 @@ use super::plan::Step;
 use super::pod::NativePod;
 use super::report::{self, Disruption, Report};
 
-/// Field manager of the condition: another one than that of the gate, so that neither apply removes fields of the other.
+/// Field manager of the condition: another one than that of the gate, so that neither apply removes
+/// fields of the other.
 const STATUS_MANAGER: &str = "ipu-operator-pods";
 
 /// Field manager of the condition of an eviction, for the same reason.
@@ -89,8 +90,8 @@ pub(super) async fn step(
     Ok(Some(report::refused(&why)))
 }
 
-/// Creates the IPUPartition of a Pod. One that exists already was created a moment ago: its name contains a hash of the
-/// Pod's UID.
+/// Creates the IPUPartition of a Pod. One that exists already was created a moment ago: its name
+/// contains a hash of the Pod's UID.
 async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let wanted = build::partition(pod, ipus);
@@ -109,7 +110,8 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Req
     Ok(())
 }
 
-/// Claims an IPUPartition of the Pod's Workload. Where another Pod was faster, the next reconcile chooses another one.
+/// Claims an IPUPartition of the Pod's Workload. Where another Pod was faster, the next reconcile
+/// chooses another one.
 async fn claim(
     context: &Context,
     pod: &ObjectRef,
@@ -193,8 +195,8 @@ async fn release(context: &Context, partition: &Partition) -> Result<(), Request
     }
 }
 
-/// Evicts a Pod, regardless of disruption budgets: they protect Pods that work, and this one cannot. Its owner finds the
-/// condition of an eviction.
+/// Evicts a Pod, regardless of disruption budgets: they protect Pods that work, and this one
+/// cannot. Its owner finds the condition of an eviction.
 async fn evict(
     context: &Context,
     pod: &ObjectRef,
@@ -236,8 +238,8 @@ pub(super) async fn with_events(
     seen
 }
 
-/// Reads the time since which the node of a Pod is unreachable, if it has been for long. Only a Pod whose grace period
-/// is over asks for it.
+/// Reads the time since which the node of a Pod is unreachable, if it has been for long. Only a Pod
+/// whose grace period is over asks for it.
 pub(super) async fn node_lost_since(
     context: &Context,
     pod: &NativePod,
@@ -254,8 +256,9 @@ pub(super) async fn node_lost_since(
     Ok(found.and_then(|node| lost_since(&node, timeout, now)))
 }
 
-/// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a client removed the
-/// label, so the Pod is read from the API server. Returns whether nothing is left to do.
+/// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a
+/// client removed the label, so the Pod is read from the API server. Returns whether nothing is
+/// left to do.
 pub(super) async fn release_of_gone(
     context: &Context,
     pod: &ObjectRef,

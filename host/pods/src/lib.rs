@@ -1,16 +1,16 @@
 //! Reconciles native Pods: Pods of any owner that request IPUs and belong to no IPUJob.
 //!
-//! The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods. A Pod of a Workload of Kueue may
-//! claim an IPUPartition that `ipu-kueue` has created for it ([`claims`]).
+//! The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods. A Pod of a
+//! Workload of Kueue may claim an IPUPartition that `ipu-kueue` has created for it ([`claims`]).
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`start`] finds what keeps
-//!   a Pod from its start, [`plan`] decides the next step of a Pod, and [`report`] computes its condition. These are
-//!   pure, as are [`build`] and [`observed`].
+//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`start`]
+//!   finds what keeps a Pod from its start, [`plan`] decides the next step of a Pod, and [`report`]
+//!   computes its condition. These are pure, as are [`build`] and [`observed`].
 //!
-//! It creates and deletes IPUPartitions and reads their status, and evicts Pods that cannot use theirs. It must not know
-//! V-IPU controllers, guests or IPUJobs.
+//! It creates and deletes IPUPartitions and reads their status, and evicts Pods that cannot use
+//! theirs. It must not know V-IPU controllers, guests or IPUJobs.
 #![forbid(unsafe_code)]
 
 pub mod build;
@@ -56,7 +56,8 @@ const CONCURRENCY: usize = 16;
 /// Requeue delay of a Pod with a stale cache. Usually a watch event comes first.
 const CACHE_STALE: Duration = Duration::from_secs(1);
 
-/// Requeue delay of a live Pod without its label, and of a Pod with an object that the API server refuses.
+/// Requeue delay of a live Pod without its label, and of a Pod with an object that the API server
+/// refuses.
 const REFUSED: Duration = Duration::from_secs(30);
 
 /// Settings of the reconciler.
@@ -66,9 +67,11 @@ pub struct NativePodSettings {
     pub scope: Scope,
     /// Name of this process in events, such as the name of its Pod.
     pub instance: Option<String>,
-    /// Time for which a node is unreachable until terminating Pods there are deleted by force. `None`: they never are.
+    /// Time for which a node is unreachable until terminating Pods there are deleted by force.
+    /// `None`: they never are.
     pub lost_node: Option<Duration>,
-    /// Time after which a Pod that cannot start is evicted, if a controller owns it. `None`: it never is.
+    /// Time after which a Pod that cannot start is evicted, if a controller owns it. `None`: it
+    /// never is.
     pub start_timeout: Option<Duration>,
     /// Most IPUs of one Pod. `None`: no limit.
     pub max_ipus: Option<u32>,
@@ -130,7 +133,8 @@ async fn reconcile(pod: Arc<ObjectRef>, context: Arc<Context>) -> Requeue {
     guarded(&pod, &context.reconciles, DEADLINE, step).await
 }
 
-/// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
+/// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next
+/// event.
 async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, RequestError> {
     let seen = match context.observed.get(pod, Instant::now()) {
         Lookup::CacheStale => return Ok(Some(CACHE_STALE)),

@@ -1,4 +1,5 @@
-//! Pure: the native Pods and their IPUPartitions as the watches last reported them, with the writes of this process.
+//! Pure: the native Pods and their IPUPartitions as the watches last reported them, with the writes
+//! of this process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -33,13 +33,15 @@ pub struct Plan {
 pub struct Circumstances {
     /// The current time.
     pub now: Timestamp,
-    /// Time for which a node is unreachable until its Pods are deleted by force. `None`: they never are.
+    /// Time for which a node is unreachable until its Pods are deleted by force. `None`: they never
+    /// are.
     pub lost_node: Option<Duration>,
     /// Time since which the node of the Pod is unreachable, if it has been for that long.
     pub node_lost_since: Option<Timestamp>,
     /// Time for which a Pod that cannot start keeps its IPUs. `None`: for ever.
     pub start_timeout: Option<Duration>,
-    /// Most IPUs of one Pod. The webhook checks it too; this check is for Pods that have passed it by.
+    /// Most IPUs of one Pod. The webhook checks it too; this check is for Pods that have passed it
+    /// by.
     pub max_ipus: u32,
 }
 
@@ -127,8 +129,9 @@ pub fn plan(seen: &ObservedPod, around: &Circumstances) -> Plan {
     }
 }
 
-/// Whether a Pod may use an existing partition: its owner is of the Pod's namespace, and neither an IPUJob, which
-/// resets and releases its partitions as it needs them, nor another native Pod, nor a Workload of Kueue.
+/// Whether a Pod may use an existing partition: its owner is of the Pod's namespace, and neither an
+/// IPUJob, which resets and releases its partitions as it needs them, nor another native Pod, nor a
+/// Workload of Kueue.
 fn is_shared_with(partition: &Partition, pod: &NativePod) -> bool {
     let owner = &partition.owner;
     let is_own_of_another = partition.is_of_pod || partition.is_of_workload;

@@ -92,7 +92,8 @@ pub struct NativePod {
     pub is_of_stateful_set: bool,
     /// Labels that its node must have.
     pub node_selector: BTreeMap<String, String>,
-    /// What it requires of its node beside these labels. `None`: it is too much to compare nodes with.
+    /// What it requires of its node beside these labels. `None`: it is too much to compare nodes
+    /// with.
     pub scheduling: Option<NodeScheduling>,
     /// Name of its PriorityClass.
     pub priority_class_name: Option<String>,

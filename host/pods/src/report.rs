@@ -17,12 +17,12 @@ use crate::pod::NativePod;
 /// Longest message of a condition, in bytes.
 const MESSAGE: usize = 2_048;
 
-/// Time between two writes of which only the message differs: with many Pods in the queue, the free capacity in it
-/// changes all the time.
+/// Time between two writes of which only the message differs: with many Pods in the queue, the free
+/// capacity in it changes all the time.
 const REWRITE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being
-/// created.
+/// Time in which most partitions are formed: before it, a condition would only repeat that the
+/// partition is being created.
 const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
@@ -49,7 +49,8 @@ impl Report {
     }
 }
 
-/// The condition of a Pod that is evicted. Owners distinguish it by this from a failure of the program.
+/// The condition of a Pod that is evicted. Owners distinguish it by this from a failure of the
+/// program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disruption {
     /// Its reason.
@@ -91,7 +92,8 @@ pub fn ready(partition_ref: &PartitionRef) -> Report {
     }
 }
 
-/// Other controllers have to admit the Pod first: a Pod holds no IPUs while it waits in another queue.
+/// Other controllers have to admit the Pod first: a Pod holds no IPUs while it waits in another
+/// queue.
 pub fn waiting_for_gates(others: &[String]) -> Report {
     let message = format!(
         "the partition is requested once {PARTITION_GATE} is the only scheduling gate; still there: {}",
@@ -138,7 +140,8 @@ pub fn no_such_gcd(existing: &ExistingPartition, gcds: u32) -> Report {
     invalid(&why)
 }
 
-/// There is no partition of the name that the Pod may use. The message is the same if other users have one.
+/// There is no partition of the name that the Pod may use. The message is the same if other users
+/// have one.
 pub fn not_found(name: &str, namespace: &str) -> Report {
     let message = format!(
         "there is no IPUPartition {name} that Pods of namespace {namespace} can share: its owner must be of this \

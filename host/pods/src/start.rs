@@ -32,8 +32,8 @@ impl Start {
         node_report::is_needed(self.state, self.preparing_since, now)
     }
 
-    /// Adds what the events show: the failure of the node, if nothing else stands in the way, and that an image is being
-    /// pulled again, which takes as long as it takes.
+    /// Adds what the events show: the failure of the node, if nothing else stands in the way, and
+    /// that an image is being pulled again, which takes as long as it takes.
     #[must_use]
     pub fn with_report(self, report: NodeReport) -> Self {
         match self.state {
@@ -52,8 +52,8 @@ impl Start {
     }
 }
 
-/// Returns the name of the container that uses the IPUs: the one with the limit, the one that the Pod names as its default,
-/// or the first. An injected proxy may be before it.
+/// Returns the name of the container that uses the IPUs: the one with the limit, the one that the
+/// Pod names as its default, or the first. An injected proxy may be before it.
 fn main_container(pod: &Pod) -> Option<&str> {
     let containers = &pod.spec.as_ref()?.containers;
     let limited = containers.iter().find(|container| has_limit(container));

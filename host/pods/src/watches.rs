@@ -15,12 +15,14 @@ use super::Context;
 /// Number of watches.
 pub(super) const WATCHES: usize = 2;
 
-/// Follows both kinds until it is dropped. Pods to reconcile go to `trigger`, after the new state is known.
+/// Follows both kinds until it is dropped. Pods to reconcile go to `trigger`, after the new state
+/// is known.
 pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<ObjectRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
     let native = Config::default().labels(&format!("{NATIVE_POD_LABEL}=true"));
     let pods = readable(everywhere::<Guarded<Pod>>(client, scope, native));
-    // Those of IPUJobs are the job reconciler's. The proxy reports an unreadable IPUPartition in its events.
+    // Those of IPUJobs are the job reconciler's. The proxy reports an unreadable IPUPartition in
+    // its events.
     let of_no_job = Config::default().labels(&format!("!{JOB_UID_LABEL}"));
     let partitions = watch::partitions(client, scope, of_no_job);
     let apply_pod_event = |event| context.observed.apply_pod_event(event);

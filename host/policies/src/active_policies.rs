@@ -1,5 +1,5 @@
-//! The active policies of this process: one chain for each hook. A chain is replaced as a whole, so that one version of
-//! all policies serves a request.
+//! The active policies of this process: one chain for each hook. A chain is replaced as a whole, so
+//! that one version of all policies serves a request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ pub struct BoundShadow {
     pub policy: BoundPolicy,
     /// Its version.
     pub version: Version,
-    /// `Ok`: the stage whose answer it is compared with. `Err`: it would get a stage of its own, at this index.
+    /// `Ok`: the stage whose answer it is compared with. `Err`: it would get a stage of its own, at
+    /// this index.
     pub stage: Result<usize, usize>,
     /// Share of the requests, in percent.
     pub share_percent: u32,
@@ -110,9 +111,9 @@ impl ActivePolicies {
         })
     }
 
-    /// Waits until the policies are listed, and until every active policy is loaded or has failed, so that a process does
-    /// not serve its first requests without them. Only the wait for modules has a timeout: a process that knows no policy
-    /// would decide as if there were none.
+    /// Waits until the policies are listed, and until every active policy is loaded or has failed,
+    /// so that a process does not serve its first requests without them. Only the wait for modules
+    /// has a timeout: a process that knows no policy would decide as if there were none.
     pub async fn wait_loaded(&self) {
         while !self.reach(LoadState::Listed).await {
             tracing::warn!(
@@ -188,7 +189,8 @@ impl HookChain {
     }
 }
 
-/// Whether a request is in the sampled share. The hash of its name decides, so that all replicas agree.
+/// Whether a request is in the sampled share. The hash of its name decides, so that all replicas
+/// agree.
 pub fn is_sampled(share_percent: u32, request: &str) -> bool {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(request);

@@ -1,4 +1,5 @@
-//! Pure: the active set of a hook: the guests that it calls, their order, and which of them replace others.
+//! Pure: the active set of a hook: the guests that it calls, their order, and which of them replace
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +43,8 @@ pub struct ActiveSet {
     pub inactive: BTreeMap<String, Inactive>,
 }
 
-/// One stage of a chain. The operator calls the first of these guests whose `spec.match` selects the request.
+/// One stage of a chain. The operator calls the first of these guests whose `spec.match` selects
+/// the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
     /// Names of IPUPolicies, or [`BUILT_IN`].
@@ -170,7 +172,8 @@ fn active_version(observed: &ObservedPolicy) -> Option<ActiveVersion> {
     })
 }
 
-/// Returns the replacement of each replaced guest, and the refused policies. The oldest policy comes first.
+/// Returns the replacement of each replaced guest, and the refused policies. The oldest policy
+/// comes first.
 fn replacements(
     enforced: &[&ActiveVersion],
     hook: Hook,
@@ -183,7 +186,8 @@ fn replacements(
         };
         let exists = |name: &str| name == BUILT_IN || enforced.iter().any(|v| v.name == name);
         if !exists(replaced) {
-            // Without the replaced policy, the version gets a stage of its own. Placement has only one stage.
+            // Without the replaced policy, the version gets a stage of its own. Placement has only
+            // one stage.
             if hook != Hook::Placement {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Streams the calls of guests to `ipu-operator policy record`, which runs in the container of the operator, through a
-//! Unix socket that only this user can open.
+//! Streams the calls of guests to `ipu-operator policy record`, which runs in the container of the
+//! operator, through a Unix socket that only this user can open.
 
 use std::fs::Permissions;
 use std::io;
@@ -41,8 +41,8 @@ pub enum Notice {
     Busy(usize),
 }
 
-/// Serves recordings at the socket until `stop`: one line for each call. Without a socket the operator logs a warning
-/// and continues.
+/// Serves recordings at the socket until `stop`: one line for each call. Without a socket the
+/// operator logs a warning and continues.
 pub async fn serve(host: &GuestHost, folder: &Path, stop: CancellationToken) {
     let path = folder.join(SOCKET);
     let listener = match bind(&path).await {

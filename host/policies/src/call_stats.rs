@@ -1,4 +1,5 @@
-//! Call statistics of one version of a policy, by which the operator reports, promotes and rolls back.
+//! Call statistics of one version of a policy, by which the operator reports, promotes and rolls
+//! back.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -52,12 +53,14 @@ pub enum Comparison {
     Different(String),
     /// The guest of the shadow policy gave no answer.
     Failed,
-    /// The shadow policy was not called, or had no part in the failure: too many calls were under way.
+    /// The shadow policy was not called, or had no part in the failure: too many calls were under
+    /// way.
     Skipped,
 }
 
 impl Comparison {
-    /// A call without an answer. Only a failure of the guest counts as one: a busy process must not prevent a promotion.
+    /// A call without an answer. Only a failure of the guest counts as one: a busy process must not
+    /// prevent a promotion.
     pub fn without_answer(error: &GuestError) -> Self {
         if error.is_failure() {
             Self::Failed
@@ -76,8 +79,8 @@ impl Comparison {
 }
 
 impl CallStats {
-    /// Records an enforced call. `counts_for`: who caused it, if the call counts for a rollback. A call that anyone can
-    /// cause, or that leaves nothing behind, does not.
+    /// Records an enforced call. `counts_for`: who caused it, if the call counts for a rollback. A
+    /// call that anyone can cause, or that leaves nothing behind, does not.
     pub fn record_call(&self, failed: bool, counts_for: Option<Requester<'_>>) {
         let mut state = self.state.lock();
         if failed {
@@ -145,7 +148,8 @@ fn first_distinct<'a>(names: impl Iterator<Item = &'a str>, most: usize) -> BTre
     distinct
 }
 
-/// Returns a digest of a user's name: reports are compared between replicas, and must not reveal or repeat long names.
+/// Returns a digest of a user's name: reports are compared between replicas, and must not reveal or
+/// repeat long names.
 fn short_digest(name: &str) -> String {
     let digest = Sha256::digest(name);
     let first = digest.iter().take(8);

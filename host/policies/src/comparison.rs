@@ -1,4 +1,5 @@
-//! Pure: compares the answer of a shadow policy with the enforced one. A difference never contains what users wrote.
+//! Pure: compares the answer of a shadow policy with the enforced one. A difference never contains
+//! what users wrote.
 
 use std::ops::ControlFlow;
 
@@ -105,7 +106,8 @@ fn change_text(path: &Path<'_>, change: Change<'_>) -> String {
     sanitize(&change, DIFFERENCE)
 }
 
-/// Formats a value of the operator: a number, a truth value, or a word. A value of a user is not shown.
+/// Formats a value of the operator: a number, a truth value, or a word. A value of a user is not
+/// shown.
 fn value_text(path: &Path<'_>, value: &Value) -> String {
     if path.has_any(&REDACTED_SEGMENTS) {
         return "(not shown)".to_owned();

@@ -1,5 +1,5 @@
-//! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
-//! decides, or the request waits (`onError`).
+//! Calls the guest of the active placement policy. If its decision is invalid or missing, the
+//! built-in serial walk decides, or the request waits (`onError`).
 
 use ipu_api::guest::digest::ModuleDigest;
 use ipu_api::guest::placement::{
@@ -63,7 +63,8 @@ impl ActivePolicies {
             policy: policy.name.to_string(),
             overruled,
         };
-        // Dry runs are frequent and change nothing, and a request without an answer has nothing to compare with.
+        // Dry runs are frequent and change nothing, and a request without an answer has nothing to
+        // compare with.
         if !dry_run && !is_unanswered {
             let decided = || DecidedRequest {
                 input: input.clone(),
@@ -183,7 +184,8 @@ impl DecidedRequest {
         subject(&self.request, &self.input)
     }
 
-    /// Calls the guest of the shadow policy, checks its decision, and compares it with the enforced one.
+    /// Calls the guest of the shadow policy, checks its decision, and compares it with the enforced
+    /// one.
     async fn compare(policies: ActivePolicies, shadow: BoundPolicy, decided: Self) -> Comparison {
         let Self {
             request,
@@ -204,8 +206,8 @@ impl DecidedRequest {
     }
 }
 
-/// Builds the decision of a policy whose request waits for its guest. The reason has no details, which could change with
-/// each call: the log has them.
+/// Builds the decision of a policy whose request waits for its guest. The reason has no details,
+/// which could change with each call: the log has them.
 fn unanswered(policy: &str, controllers: &[ControllerView]) -> Decision {
     let reason = format!(
         "the guest of IPUPolicy {policy} gives no answer, and spec.onError is Wait; the operator calls it again"

@@ -1,4 +1,5 @@
-//! The reviews of the existing objects by policies in mode Shadow: when each is due, and its last result.
+//! The reviews of the existing objects by policies in mode Shadow: when each is due, and its last
+//! result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +11,15 @@ use tokio::time::Instant;
 
 use super::active_set::Version;
 
-/// Time between two reviews by the same version. Objects come and go without a change of the policy.
+/// Time between two reviews by the same version. Objects come and go without a change of the
+/// policy.
 pub const PERIOD: Duration = Duration::from_mins(10);
 
 /// Delay after a review that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Time for which a review waits for the labels of a namespace. The operator may lack the right to read them.
+/// Time for which a review waits for the labels of a namespace. The operator may lack the right to
+/// read them.
 const LABELS_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The reviews of all policies. Cheap to clone; all clones share one state.
@@ -54,8 +57,9 @@ pub enum Due {
 }
 
 impl ExistingReviews {
-    /// Returns when the review of a version is to start: now, if it has none, the last one is old, or labels that it lacked
-    /// are known. `is_labelled` returns whether the labels of a namespace are known.
+    /// Returns when the review of a version is to start: now, if it has none, the last one is old,
+    /// or labels that it lacked are known. `is_labelled` returns whether the labels of a namespace
+    /// are known.
     pub fn due(
         &self,
         (uid, generation): &Version,
@@ -94,7 +98,8 @@ impl ExistingReviews {
         self.postpone_until(version, now + RETRY_DELAY, None);
     }
 
-    /// Postpones the review of a version until the labels of a namespace are known, or a timeout. An earlier result stays.
+    /// Postpones the review of a version until the labels of a namespace are known, or a timeout.
+    /// An earlier result stays.
     pub fn await_labels(&self, version: &Version, namespace: String, now: Instant) {
         self.postpone_until(version, now + LABELS_TIMEOUT, Some(namespace));
     }

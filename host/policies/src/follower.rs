@@ -1,4 +1,5 @@
-//! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
+//! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active
+//! ones, and reports both.
 
 mod load_permits;
 mod preparation;
@@ -29,8 +30,8 @@ use super::report::{DesiredVersion, Report, desired_versions};
 use super::source::Sources;
 use super::watch::PolicyStore;
 
-/// Period at which unused modules are removed. On the volume it also renews the age of those that IPUPolicies name, so it
-/// is a small part of the age from which a module is removed.
+/// Period at which unused modules are removed. On the volume it also renews the age of those that
+/// IPUPolicies name, so it is a small part of the age from which a module is removed.
 const PRUNE_PERIOD: Duration = Duration::from_mins(15);
 
 /// Period at which the counts are reported.
@@ -209,8 +210,8 @@ impl Follower<'_> {
         }
     }
 
-    /// Starts removing the modules that no policy names, from both folders. Without a list of the policies, all modules
-    /// would seem to be unused.
+    /// Starts removing the modules that no policy names, from both folders. Without a list of the
+    /// policies, all modules would seem to be unused.
     fn prune(&self, policies: &[ObservedPolicy]) {
         if !self.policies.is_listed() {
             return;
@@ -226,7 +227,8 @@ impl Follower<'_> {
         });
     }
 
-    /// Returns the modules of all policies, also of hooks of the other process. `None` if this version cannot read some.
+    /// Returns the modules of all policies, also of hooks of the other process. `None` if this
+    /// version cannot read some.
     fn named_modules(&self, policies: &[ObservedPolicy]) -> Option<Vec<ModuleSource>> {
         let is_unreadable = policies.iter().any(ObservedPolicy::is_unreadable);
         if is_unreadable || !self.policies.of_unknown_hooks().is_empty() {

@@ -2,16 +2,17 @@
 //!
 //! Entry points:
 //! - [`follow`] runs the policies in one process.
-//! - Every replica loads the desired modules ([`source`]) and reports its readiness ([`follower`], [`module_store`],
-//!   [`replica_readiness`]).
-//! - The leader waits for all replicas, then activates the new version in the status of the policy ([`rollout_leader`],
-//!   [`rollout`]). Every replica follows that status ([`active_set`], [`active_policies`]), so that all replicas change at
-//!   nearly the same time.
+//! - Every replica loads the desired modules ([`source`]) and reports its readiness ([`follower`],
+//!   [`module_store`], [`replica_readiness`]).
+//! - The leader waits for all replicas, then activates the new version in the status of the policy
+//!   ([`rollout_leader`], [`rollout`]). Every replica follows that status ([`active_set`],
+//!   [`active_policies`]), so that all replicas change at nearly the same time.
 //! - [`existing_reviews`] has what policies in mode Shadow would refuse of the objects that exist.
-//! - [`matcher`] and [`match_evaluator`] decide which requests a policy matches, and [`namespace_usage`] counts the IPUs of
-//!   namespaces for placement policies.
+//! - [`matcher`] and [`match_evaluator`] decide which requests a policy matches, and
+//!   [`namespace_usage`] counts the IPUs of namespaces for placement policies.
 //!
-//! It must not know how a registry is spoken to (`ipu-oci`), webhooks, V-IPU controllers, or how partitions and jobs are reconciled.
+//! It must not know how a registry is spoken to (`ipu-oci`), webhooks, V-IPU controllers, or how
+//! partitions and jobs are reconciled.
 #![forbid(unsafe_code)]
 
 pub mod active_policies;
@@ -58,7 +59,8 @@ use tokio_util::sync::CancellationToken;
 use self::source::cache_dir::{CACHE_LIMIT, CacheDir};
 use self::source::shared_dir::{SHARED_LIMIT, SharedDir};
 
-/// Returns the options of the guest host of a process, with its hooks and the settings of the built-in guests.
+/// Returns the options of the guest host of a process, with its hooks and the settings of the
+/// built-in guests.
 pub fn host_options(release: &ReleaseOptions, hooks: &[Hook], settings: Value) -> GuestHostOptions {
     GuestHostOptions {
         guests_dir: release.guests_dir.clone(),
@@ -78,8 +80,8 @@ fn hooks(process: Process) -> &'static [Hook] {
     }
 }
 
-/// Runs the IPUPolicies in one process until `stop`. Without their CRD only the built-in guests run. `leading` receives
-/// whether this replica leads the rollout.
+/// Runs the IPUPolicies in one process until `stop`. Without their CRD only the built-in guests
+/// run. `leading` receives whether this replica leads the rollout.
 pub async fn follow(
     client: Client,
     release: &ReleaseOptions,

@@ -1,5 +1,5 @@
-//! Evaluates whether policies match requests. Match conditions run on threads of their own, and few at once: each takes a
-//! core, and a copy of the objects.
+//! Evaluates whether policies match requests. Match conditions run on threads of their own, and few
+//! at once: each takes a core, and a copy of the objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ pub const CONCURRENT: usize = 2;
 /// Most concurrent evaluations of dry runs, which anyone can request at any rate.
 const CONCURRENT_DRY_RUNS: usize = 1;
 
-/// Longest time that a request waits for an evaluation, which takes some tenths of a second at most.
+/// Longest time that a request waits for an evaluation, which takes some tenths of a second at
+/// most.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The purpose of an evaluation.
@@ -26,7 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub enum Purpose {
     /// An admission review. The addresses of the clients share the evaluator fairly.
     Review(Asker),
-    /// A placement decision. It waits without a timeout: a long queue must not change which guest decides.
+    /// A placement decision. It waits without a timeout: a long queue must not change which guest
+    /// decides.
     Decision,
     /// A dry run, without effect.
     DryRun,
@@ -73,8 +75,8 @@ impl MatchEvaluator {
         })
     }
 
-    /// Returns the first policy of a stage that matches the request, or the first one with a failed evaluation; then
-    /// its `onError` decides.
+    /// Returns the first policy of a stage that matches the request, or the first one with a failed
+    /// evaluation; then its `onError` decides.
     pub async fn first_match<'a>(
         &self,
         stage: &'a [BoundPolicy],

@@ -105,7 +105,8 @@ pub fn review_attributes(
     let resource = json!({"group": group, "version": version, "resource": resource});
     json!({
         "uid": uid,
-        // The webhooks are registered for one version of each resource, so the API server converts nothing.
+        // The webhooks are registered for one version of each resource, so the API server converts
+        // nothing.
         "kind": kind,
         "requestKind": kind,
         "resource": resource,

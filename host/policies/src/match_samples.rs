@@ -35,8 +35,9 @@ pub const POD: ReviewedResource = ReviewedResource {
     resource: "pods",
 };
 
-/// Returns the variables for each kind of request at a hook: at admission the creation and an update of an IPUJob, and the
-/// creation of a native Pod; at validation also of one that shares a partition.
+/// Returns the variables for each kind of request at a hook: at admission the creation and an
+/// update of an IPUJob, and the creation of a native Pod; at validation also of one that shares a
+/// partition.
 pub(super) fn samples(hook: Hook) -> Vec<MatchInput> {
     match sample_request(hook) {
         PolicyRequest::Defaulting(review) => reviews(&review),

@@ -19,14 +19,14 @@ pub use self::declared::Undeclared;
 use self::shape::Size;
 use super::match_input::{MatchInput, NAMESPACE_OBJECT};
 
-/// Cost limit of one expression. The API server has the same limits for the `matchConditions` of webhooks
-/// (`PerCallLimit` and `RuntimeCELCostBudgetMatchConditions`).
+/// Cost limit of one expression. The API server has the same limits for the `matchConditions` of
+/// webhooks (`PerCallLimit` and `RuntimeCELCostBudgetMatchConditions`).
 pub const EXPRESSION_LIMIT: u64 = 1_000_000;
 /// Cost limit of all expressions of a policy for one request.
 pub const POLICY_LIMIT: u64 = 2_500_000;
 
-/// Cost of passing one value of a request to the library, which copies it into some hundred bytes. The policy limit
-/// allows 50,000 values.
+/// Cost of passing one value of a request to the library, which copies it into some hundred bytes.
+/// The policy limit allows 50,000 values.
 const COPY_COST: u64 = 50;
 
 /// Reason why neither `namespaceSelector` nor `namespaceObject` has a value.
@@ -141,7 +141,8 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Parses `spec.match` of a policy at this hook, and tries its conditions on sample requests. Blocks.
+    /// Parses `spec.match` of a policy at this hook, and tries its conditions on sample requests.
+    /// Blocks.
     pub fn new(hook: Hook, spec: Option<&Match>) -> Result<Self, MatchError> {
         let Some(spec) = spec else {
             return Ok(Self::default());
@@ -164,8 +165,8 @@ impl Matcher {
         Ok(matcher)
     }
 
-    /// Parses the label selectors of `spec.match` alone, for a policy without a usable guest. Selectors that are invalid
-    /// select every request, and `onError` decides about it.
+    /// Parses the label selectors of `spec.match` alone, for a policy without a usable guest.
+    /// Selectors that are invalid select every request, and `onError` decides about it.
     pub fn of_selectors(spec: Option<&Match>) -> Self {
         let of_namespace = spec.and_then(|spec| spec.namespace_selector.as_ref());
         let of_object = spec.and_then(|spec| spec.object_selector.as_ref());
@@ -176,8 +177,9 @@ impl Matcher {
         }
     }
 
-    /// Whether the label selectors select the request. As in the webhooks of Kubernetes, the labels of the previous object
-    /// count too: nobody leaves a rule by the update that removes the selected label.
+    /// Whether the label selectors select the request. As in the webhooks of Kubernetes, the labels
+    /// of the previous object count too: nobody leaves a rule by the update that removes the
+    /// selected label.
     pub fn selects(&self, subject: &MatchSubject<'_>) -> Result<bool, EvaluationError> {
         let of_namespace = match (&self.namespace, subject.namespace_labels) {
             (None, _) => true,
@@ -204,9 +206,9 @@ impl Matcher {
         !self.conditions.is_empty()
     }
 
-    /// Whether all conditions are true. One false condition decides, even if others fail, as in the webhooks of
-    /// Kubernetes. A condition that exceeds its cost limit fails. Takes up to some tenths of a second, and more stack
-    /// than other threads have.
+    /// Whether all conditions are true. One false condition decides, even if others fail, as in the
+    /// webhooks of Kubernetes. A condition that exceeds its cost limit fails. Takes up to some
+    /// tenths of a second, and more stack than other threads have.
     pub fn evaluate(&self, input: &MatchInput) -> Result<bool, EvaluationError> {
         let values = self.read_values(input);
         let costs = values.iter().map(|(_, value)| copy_cost(value));

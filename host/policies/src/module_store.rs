@@ -81,7 +81,8 @@ pub struct Failure {
 }
 
 impl ModuleStore {
-    /// Returns the versions with an unparsed `spec.match`, and drops the parsed ones of all other versions.
+    /// Returns the versions with an unparsed `spec.match`, and drops the parsed ones of all other
+    /// versions.
     pub fn unparsed(
         &mut self,
         desired: &[DesiredVersion],
@@ -170,7 +171,8 @@ impl ModuleStore {
         };
     }
 
-    /// Returns the reason why a version is refused if no signature of its module counts: once, and not after each retry.
+    /// Returns the reason why a version is refused if no signature of its module counts: once, and
+    /// not after each retry.
     pub fn take_unsigned(&mut self, version: &Version) -> Option<&str> {
         let Some(VersionState::Failed(failed)) = self.versions.get(version) else {
             return None;
@@ -280,7 +282,8 @@ impl ModuleStore {
                 BoundPolicy {
                     name: version.name.as_str().into(),
                     guest: Guest::missing(&reason),
-                    // The operator knows `spec.match` before the module is loaded, so other requests go on.
+                    // The operator knows `spec.match` before the module is loaded, so other
+                    // requests go on.
                     matcher: matcher.unwrap_or_else(|_| {
                         Arc::new(Matcher::of_selectors(version.spec.match_.as_ref()))
                     }),

@@ -46,7 +46,8 @@ pub fn namespaces() -> (Namespaces, NamespaceWatch) {
 }
 
 impl Namespaces {
-    /// Returns the context of a namespace. Its usage excludes the IPUPartition with the UID `excluded`.
+    /// Returns the context of a namespace. Its usage excludes the IPUPartition with the UID
+    /// `excluded`.
     pub fn context(&self, namespace: &str, excluded: &str) -> NamespaceContext {
         NamespaceContext {
             labels: self.labels(namespace),
@@ -74,7 +75,8 @@ impl Namespaces {
         self.usage.lock().release(uid);
     }
 
-    /// Releases all reservations: those of a former leadership of this replica may never get a result.
+    /// Releases all reservations: those of a former leadership of this replica may never get a
+    /// result.
     pub fn release_all(&self) {
         self.usage.lock().release_all();
     }
@@ -101,8 +103,8 @@ impl Namespaces {
 }
 
 impl NamespaceWatch {
-    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which
-    /// policies can see.
+    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay
+    /// unknown, which policies can see.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         label_watch::follow(client, self.writer, stop).await;
     }

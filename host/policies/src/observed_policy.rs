@@ -1,7 +1,8 @@
 //! Pure: an IPUPolicy as far as this version of the operator can read it.
 //!
-//! Definitions are upgraded before the operator, and stay after its rollback. A policy with a value of a newer version
-//! must not vanish from the active set, because the requests that it would deny would then be admitted.
+//! Definitions are upgraded before the operator, and stay after its rollback. A policy with a value
+//! of a newer version must not vanish from the active set, because the requests that it would deny
+//! would then be admitted.
 
 use std::borrow::Cow;
 
@@ -19,8 +20,8 @@ const REASON: usize = 512;
 /// An IPUPolicy of a hook that this version knows.
 #[derive(Clone, Debug)]
 pub struct ObservedPolicy {
-    /// The policy. Of an unreadable spec it has the fields that decide when the guest is called and what a missing answer
-    /// means.
+    /// The policy. Of an unreadable spec it has the fields that decide when the guest is called and
+    /// what a missing answer means.
     pub policy: IPUPolicy,
     /// Reason why the spec is unreadable.
     pub unreadable: Option<String>,
@@ -156,11 +157,12 @@ pub fn read_spec(spec: &Map<String, Value>) -> Result<IPUPolicySpec, String> {
     })
 }
 
-/// Reads each of the fields that decide when a guest is called, and what a missing answer means. `None` if the hook is
-/// none of this version.
+/// Reads each of the fields that decide when a guest is called, and what a missing answer means.
+/// `None` if the hook is none of this version.
 pub fn partial_spec(spec: &Map<String, Value>) -> Option<IPUPolicySpec> {
     let hook = field(spec, "hook")?;
-    // A policy without a readable `match` selects every request: `onError` decides about too many rather than too few.
+    // A policy without a readable `match` selects every request: `onError` decides about too many
+    // rather than too few.
     let mode = field(spec, "mode").unwrap_or(Mode::Enforce);
     Some(IPUPolicySpec {
         hook,

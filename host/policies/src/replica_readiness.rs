@@ -1,4 +1,5 @@
-//! The readiness reports of the replicas: each replica publishes its report in a Lease in the namespace of the release.
+//! The readiness reports of the replicas: each replica publishes its report in a Lease in the
+//! namespace of the release.
 //!
 //! A replica renews its Lease, so that a rollout does not wait for a replica that has ended.
 
@@ -150,7 +151,8 @@ impl Replica {
     }
 }
 
-/// The live replicas. Clocks of two machines differ, so a replica is live while this process sees its Lease change.
+/// The live replicas. Clocks of two machines differ, so a replica is live while this process sees
+/// its Lease change.
 #[derive(Debug, Default)]
 pub struct LiveReplicas {
     leases: HashMap<String, (Option<String>, Instant)>,

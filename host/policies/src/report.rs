@@ -102,8 +102,8 @@ pub struct DesiredVersion {
     pub retry_request: Option<String>,
 }
 
-/// Returns the versions that a replica with these hooks must prepare: the active, the previous and the next version of
-/// each policy.
+/// Returns the versions that a replica with these hooks must prepare: the active, the previous and
+/// the next version of each policy.
 pub fn desired_versions<'a>(
     policies: impl Iterator<Item = &'a ObservedPolicy>,
     hooks: &[Hook],
@@ -146,8 +146,8 @@ fn versions_of(observed: &ObservedPolicy) -> Vec<DesiredVersion> {
     versions
 }
 
-/// Replaces the keys that must have signed a stored version by the current ones. A key that the admin has removed from the
-/// policy no longer counts, whatever it signed before.
+/// Replaces the keys that must have signed a stored version by the current ones. A key that the
+/// admin has removed from the policy no longer counts, whatever it signed before.
 fn renew_keys(stored: &mut ModuleSource, current: &ModuleSource) {
     let current = current.oci.as_ref().and_then(|oci| oci.signature.as_ref());
     let stored = stored.oci.as_mut().and_then(|oci| oci.signature.as_mut());
@@ -156,8 +156,8 @@ fn renew_keys(stored: &mut ModuleSource, current: &ModuleSource) {
     }
 }
 
-/// Parses the spec of a revision. Returns why this version cannot read it: a newer version wrote it, or someone edited it
-/// by hand.
+/// Parses the spec of a revision. Returns why this version cannot read it: a newer version wrote
+/// it, or someone edited it by hand.
 pub fn spec_of(revision: &Revision) -> Result<IPUPolicySpec, String> {
     read_spec(&revision.spec)
 }

@@ -1,4 +1,5 @@
-//! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
+//! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback
+//! and promotion.
 
 mod conditions;
 pub(crate) mod existing;
@@ -23,11 +24,12 @@ use rollback::is_rolled_back;
 /// Most differences in the status of a policy.
 pub const SAMPLES: usize = 3;
 
-/// Namespaces in which calls must fail before a version is rolled back. A tenant of one namespace can make a guest fail,
-/// with objects that it cannot process.
+/// Namespaces in which calls must fail before a version is rolled back. A tenant of one namespace
+/// can make a guest fail, with objects that it cannot process.
 pub const FAILING_NAMESPACES: usize = 3;
 
-/// Users whose calls must fail before a version is rolled back. One user can have several namespaces.
+/// Users whose calls must fail before a version is rolled back. One user can have several
+/// namespaces.
 pub const FAILING_USERS: usize = 2;
 
 /// Computes the status of a policy, without its phase, from the reports of all live replicas.

@@ -1,4 +1,5 @@
-//! The rollout leader: one replica of the controllers that activates versions once every replica is ready with them.
+//! The rollout leader: one replica of the controllers that activates versions once every replica is
+//! ready with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,10 +134,11 @@ impl RolloutLeader {
         }
     }
 
-    /// Replaces the status of the version that was read; on a conflict, the watch brings the newer version.
+    /// Replaces the status of the version that was read; on a conflict, the watch brings the newer
+    /// version.
     ///
-    /// The API server takes all other fields from the stored object. They are not sent, because this version does not know
-    /// every field of a newer one.
+    /// The API server takes all other fields from the stored object. They are not sent, because
+    /// this version does not know every field of a newer one.
     async fn write_status(&self, metadata: &ObjectMeta, status: Value) -> Result<(), StatusError> {
         let name = metadata.name.clone().unwrap_or_default();
         let resource = ApiResource::erase::<IPUPolicy>(&());
@@ -186,8 +188,8 @@ fn changed_statuses(
     pairs.into_iter().filter_map(complete).collect()
 }
 
-/// Pure: computes the status of a policy of an unknown hook, if it changes. The version that knows the hook wrote all other
-/// fields, and needs them again after an upgrade.
+/// Pure: computes the status of a policy of an unknown hook, if it changes. The version that knows
+/// the hook wrote all other fields, and needs them again after an upgrade.
 fn refused_status(unknown: &UnknownHook, now: Timestamp) -> Option<(ObjectMeta, Value)> {
     let message = format!(
         "{}; nothing calls its guest. Upgrade the operator to the version of its CRDs, or delete the IPUPolicy",
@@ -221,7 +223,8 @@ fn log_transition(policy: &IPUPolicy, status: &IPUPolicyStatus) {
     }
 }
 
-/// Whether the Leases are listed. A rollout waits for the list, because it must not miss a live replica.
+/// Whether the Leases are listed. A rollout waits for the list, because it must not miss a live
+/// replica.
 async fn are_listed(leases: &Store<Lease>) -> bool {
     timeout(RESYNC, leases.wait_until_ready()).await.is_ok()
 }

@@ -11,8 +11,8 @@ use super::match_evaluator::Purpose;
 use super::matcher::MatchSubject;
 
 impl BoundShadow {
-    /// Whether the label selectors of the policy select a request. If they cannot be evaluated, that is the result of the
-    /// comparison.
+    /// Whether the label selectors of the policy select a request. If they cannot be evaluated,
+    /// that is the result of the comparison.
     pub fn selects(&self, subject: &MatchSubject<'_>) -> bool {
         self.policy
             .matcher
@@ -26,9 +26,10 @@ impl BoundShadow {
 }
 
 impl ActivePolicies {
-    /// Starts the comparison for a request that the label selectors of the policy select. If the match conditions hold too,
-    /// `compare` calls the guest and compares its answer. `subject` is what the conditions see of the request, which `request`
-    /// copies only if a permit is free: most comparisons of a busy process are skipped.
+    /// Starts the comparison for a request that the label selectors of the policy select. If the
+    /// match conditions hold too, `compare` calls the guest and compares its answer. `subject` is
+    /// what the conditions see of the request, which `request` copies only if a permit is free:
+    /// most comparisons of a busy process are skipped.
     pub fn compare_in_background<R, C>(
         &self,
         shadow: &BoundShadow,

@@ -159,7 +159,8 @@ pub struct Sources {
     pub cache: Option<Arc<CacheDir>>,
     /// Folder of modules that outlives the Pod.
     pub shared: Option<Arc<SharedDir>>,
-    /// Keys of the release. One of them must have signed each module from outside the image. Empty: none is required.
+    /// Keys of the release. One of them must have signed each module from outside the image. Empty:
+    /// none is required.
     pub required_keys: Vec<PemSource>,
     /// Permits for concurrent fetches from registries. A slow registry delays few others.
     pub registries: Arc<Semaphore>,
@@ -185,13 +186,15 @@ impl SourceError {
         }
     }
 
-    /// Whether the source has no such text, or the operator may not read it, which only an admin can correct.
+    /// Whether the source has no such text, or the operator may not read it, which only an admin
+    /// can correct.
     fn is_absence(&self) -> bool {
         let is_text = matches!(self, Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..));
         is_text || self.is_absent_object()
     }
 
-    /// Whether the ConfigMap or Secret with the text does not exist, or the operator may not read it.
+    /// Whether the ConfigMap or Secret with the text does not exist, or the operator may not read
+    /// it.
     fn is_absent_object(&self) -> bool {
         match self {
             Self::SigningKey(_, source) => source.is_absent_object(),
@@ -208,7 +211,8 @@ impl SourceError {
 pub enum SignatureFault {
     /// None of the keys signed it.
     Unsigned,
-    /// The ConfigMap or Secret with keys that could have signed it does not exist, or the operator may not read it.
+    /// The ConfigMap or Secret with keys that could have signed it does not exist, or the operator
+    /// may not read it.
     KeysAbsent,
 }
 
@@ -229,8 +233,8 @@ impl Fetched {
 }
 
 impl Sources {
-    /// Fetches the module of a policy. A module that must be signed comes from a folder only with signatures of the
-    /// current keys beside it.
+    /// Fetches the module of a policy. A module that must be signed comes from a folder only with
+    /// signatures of the current keys beside it.
     pub async fn fetch(&self, source: &ModuleSource) -> Result<Fetched, SourceError> {
         let lists = self.key_lists(source).await;
         if let Some(cached) = self.cached(source, &lists).await {

@@ -120,8 +120,8 @@ impl PolicyWatch {
     }
 }
 
-/// A release that serves the whole cluster watches every IPUPolicy. A release that serves some namespaces watches those with
-/// its label, because other releases can have IPUPolicies too.
+/// A release that serves the whole cluster watches every IPUPolicy. A release that serves some
+/// namespaces watches those with its label, because other releases can have IPUPolicies too.
 fn config(release: &ReleaseOptions) -> watcher::Config {
     let config = watcher::Config::default();
     match release.scope {

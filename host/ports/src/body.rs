@@ -1,4 +1,5 @@
-//! Reads the body of a request into one buffer, so that the memory of a body is not larger than its bytes.
+//! Reads the body of a request into one buffer, so that the memory of a body is not larger than its
+//! bytes.
 
 use axum::Error;
 use axum::body::{Body, Bytes};
@@ -27,8 +28,8 @@ pub async fn read(mut body: Body, max: usize) -> Result<Vec<u8>, BodyError> {
     Ok(text)
 }
 
-/// Reads the next chunk of a body; `None` is its end. A chunk of one byte keeps its whole receive buffer allocated, so
-/// the caller copies it and drops it before it reads the next.
+/// Reads the next chunk of a body; `None` is its end. A chunk of one byte keeps its whole receive
+/// buffer allocated, so the caller copies it and drops it before it reads the next.
 pub async fn next(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
         // Frames without data are trailers, which are not used.

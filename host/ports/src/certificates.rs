@@ -1,11 +1,11 @@
-//! The certificates of the webhooks and of the proxy's REST API: issued, stored in a Secret each, and renewed. The CA
-//! of the webhooks is in the caBundles of their configurations.
+//! The certificates of the webhooks and of the proxy's REST API: issued, stored in a Secret each,
+//! and renewed. The CA of the webhooks is in the caBundles of their configurations.
 //!
-//! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a renewal keeps the CA.
-//! Whoever can read the Secret can pose as the server anyway.
+//! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a
+//! renewal keeps the CA. Whoever can read the Secret can pose as the server anyway.
 //!
-//! In a release of the chart one process issues and registers certificates, and has no other task. The processes that
-//! read objects of users and call guests only read the Secrets.
+//! In a release of the chart one process issues and registers certificates, and has no other task.
+//! The processes that read objects of users and call guests only read the Secrets.
 
 pub mod ca_bundle;
 pub mod clients;

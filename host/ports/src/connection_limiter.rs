@@ -1,5 +1,5 @@
-//! Limits connections. Each has a permit while it lasts; the permit can be preempted while the server waits for the
-//! client.
+//! Limits connections. Each has a permit while it lasts; the permit can be preempted while the
+//! server waits for the client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -23,8 +23,8 @@ use super::preemptive_semaphore::{Full, Permit, PreemptiveSemaphore, Rank};
 use super::rate_limiter::{Rate, RateLimiter, number};
 use crate::metrics::Refused;
 
-/// Connections per second of one address, and the burst after an idle time. An API server with many reviews opens
-/// one for each request.
+/// Connections per second of one address, and the burst after an idle time. An API server with many
+/// reviews opens one for each request.
 const RATE: Rate = Rate::new(number(200), number(400));
 
 /// A connection exceeded a limit.
@@ -69,8 +69,8 @@ impl ConnectionLimiter {
         let checked = self.rate_limiter.check(&address);
         checked.map_err(|_| TooMany("rate"))?;
         let permit = match self.semaphore.try_acquire(address, 1) {
-            // Many clients may share an address. A new connection may be more useful than a waiting one, especially one
-            // that has not finished its handshake.
+            // Many clients may share an address. A new connection may be more useful than a waiting
+            // one, especially one that has not finished its handshake.
             Err(Full::Address(_)) if self.semaphore.preempt(address) => {
                 self.semaphore.try_acquire(address, 1)
             }

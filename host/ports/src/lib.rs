@@ -1,8 +1,10 @@
 //! Ports for clients from anywhere.
 //!
 //! Entry points:
-//! - [`listen`] binds a port, and [`serve`] serves it within [`limits`] of connections, time and size.
-//! - [`preemptive_semaphore`] and [`rate_limiter`] divide what clients share, and [`body`] reads what they send.
+//! - [`listen`] binds a port, and [`serve`] serves it within [`limits`] of connections, time and
+//!   size.
+//! - [`preemptive_semaphore`] and [`rate_limiter`] divide what clients share, and [`body`] reads
+//!   what they send.
 //! - [`certificates`] issues, renews, registers and loads the certificates of TLS.
 //!
 //! It must not know what is served: each area has its own routes and rights.
@@ -23,9 +25,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel queues until they are accepted. It drops further ones from any client, and the client
-/// retries after a second. So a burst of connections must fit. The kernel itself has the same limit
-/// (`net.core.somaxconn`, since Linux 5.4).
+/// Connections that the kernel queues until they are accepted. It drops further ones from any
+/// client, and the client retries after a second. So a burst of connections must fit. The kernel
+/// itself has the same limit (`net.core.somaxconn`, since Linux 5.4).
 const BACKLOG: u32 = 4_096;
 
 /// Binds a port for IPv4 and IPv6, or for IPv4 if the machine has no IPv6.

@@ -9,8 +9,8 @@ use super::preemptive_semaphore::Share;
 pub struct Limits {
     /// Its name, for the metrics.
     pub port: &'static str,
-    /// Concurrent connections. Beyond the limit, connections end that wait for their client, of the address with the
-    /// most first. If no address has more, the new connection is refused.
+    /// Concurrent connections. Beyond the limit, connections end that wait for their client, of the
+    /// address with the most first. If no address has more, the new connection is refused.
     pub connections: Share,
     /// Time limit of the head of the first request.
     pub first: Duration,
@@ -68,8 +68,8 @@ pub const METRICS: Limits = Limits {
     ..SECURE_REST
 };
 
-/// The webhooks. An idle connection stays open longer than the 90 s after which an API server closes it. So the API
-/// server never sends into a connection that is being closed.
+/// The webhooks. An idle connection stays open longer than the 90 s after which an API server
+/// closes it. So the API server never sends into a connection that is being closed.
 pub const WEBHOOKS: Limits = Limits {
     port: "webhooks",
     connections: Share {

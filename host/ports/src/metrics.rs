@@ -14,8 +14,8 @@ pub struct Refused {
 type Labels = [(&'static str, &'static str); 2];
 
 impl Refused {
-    /// Counts a connection that a port closed because of this limit: `address`, `total` or `rate`, at once; or
-    /// `preempted`.
+    /// Counts a connection that a port closed because of this limit: `address`, `total` or `rate`,
+    /// at once; or `preempted`.
     pub fn connection(&self, port: &'static str, limit: &'static str) {
         let labels = [("port", port), ("limit", limit)];
         self.connections.get_or_create(&labels).inc();

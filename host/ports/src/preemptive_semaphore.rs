@@ -1,5 +1,5 @@
-//! A semaphore that shares its permits among addresses: the address with the fewest gets the next one, and the address
-//! with the most is preempted.
+//! A semaphore that shares its permits among addresses: the address with the fewest gets the next
+//! one, and the address with the most is preempted.
 
 mod queue;
 
@@ -96,7 +96,8 @@ impl PreemptiveSemaphore {
         Self(Arc::new(Shared { share, state }))
     }
 
-    /// Acquires `amount` permits for an address, without waiting. Preempts permits of addresses that have more.
+    /// Acquires `amount` permits for an address, without waiting. Preempts permits of addresses
+    /// that have more.
     pub fn try_acquire(&self, address: IpAddr, amount: usize) -> Result<Permit, Full> {
         // An IPv4-mapped IPv6 address is the same address.
         let address = address.to_canonical();
@@ -107,8 +108,8 @@ impl PreemptiveSemaphore {
         }
     }
 
-    /// As [`Self::try_acquire`], but waits up to this time if too few permits are free. Among the waiting requests, the
-    /// one of the address that will have the fewest permits is first.
+    /// As [`Self::try_acquire`], but waits up to this time if too few permits are free. Among the
+    /// waiting requests, the one of the address that will have the fewest permits is first.
     pub async fn acquire(
         &self,
         address: IpAddr,
@@ -185,7 +186,8 @@ impl State {
         Full::Total(share.total)
     }
 
-    /// Makes this number of permits available to an address. Preempts permits of other addresses if necessary.
+    /// Makes this number of permits available to an address. Preempts permits of other addresses if
+    /// necessary.
     fn make_available(&mut self, share: Share, address: IpAddr, amount: usize) -> Result<(), Full> {
         let after = self.of(address) + amount;
         if after > share.each {
@@ -237,7 +239,8 @@ impl State {
 }
 
 impl AddressPermits {
-    /// Whether some of them can be preempted for an address that will have `after`: only if that is fewer.
+    /// Whether some of them can be preempted for an address that will have `after`: only if that is
+    /// fewer.
     fn are_preemptible_for(&self, after: usize) -> bool {
         self.amount > after && !self.preemptible.is_empty()
     }

@@ -1,4 +1,5 @@
-//! Serves routes on a port for clients from anywhere, within limits on connections, their addresses and their time.
+//! Serves routes on a port for clients from anywhere, within limits on connections, their addresses
+//! and their time.
 
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -83,7 +84,8 @@ impl Port {
         self.run(routes, stop, acceptor).await
     }
 
-    /// Serves `routes` over TLS until `stop`, with a managed certificate. Waits until there is a certificate.
+    /// Serves `routes` over TLS until `stop`, with a managed certificate. Waits until there is a
+    /// certificate.
     pub async fn serve_managed(
         self,
         routes: Router,

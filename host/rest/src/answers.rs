@@ -28,8 +28,9 @@ pub struct QueryCapacity {
     pub message: String,
 }
 
-/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which takes precedence over a
-/// namespace of that name. Partitions of others do not count as used, but their IPUs are not available either.
+/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which takes
+/// precedence over a namespace of that name. Partitions of others do not count as used, but their
+/// IPUs are not available either.
 pub fn stats<'a>(
     partitions: impl Iterator<Item = &'a Brief>,
     controllers: &[ControllerView],

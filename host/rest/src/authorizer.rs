@@ -21,8 +21,8 @@ use super::limits::{UserRate, busy};
 use super::problem::{Kind, Problem, shown};
 use super::token_cache::{Key, TokenCache, Verdict};
 
-/// Concurrent reviews of tokens. Invalid tokens cause only a small part of the load of the API server, and those of one
-/// address do not delay the tokens of others.
+/// Concurrent reviews of tokens. Invalid tokens cause only a small part of the load of the API
+/// server, and those of one address do not delay the tokens of others.
 const REVIEWS: Share = Share {
     total: 16,
     each: 4,

@@ -14,7 +14,8 @@ const MALFORMED: &str = "Bearer realm=\"ipu-operator\", error=\"invalid_request\
 /// The challenge to an invalid token.
 pub(super) const INVALID: &str = "Bearer realm=\"ipu-operator\", error=\"invalid_token\"";
 
-/// The token of a request with these `Authorization` headers. A problem never repeats a value, which may contain a secret.
+/// The token of a request with these `Authorization` headers. A problem never repeats a value,
+/// which may contain a secret.
 pub(super) fn token<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<&'a str, Problem> {
     let Some(line) = lines.next() else {
         let how = "the request has no Authorization header; send `Authorization: Bearer <token>` \

@@ -1,5 +1,5 @@
-//! Pure: the answer of `/controllers` for users who may list IPUPartitions: the state of each V-IPU controller, and the
-//! owners of its partitions.
+//! Pure: the answer of `/controllers` for users who may list IPUPartitions: the state of each V-IPU
+//! controller, and the owners of its partitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

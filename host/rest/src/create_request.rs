@@ -64,8 +64,8 @@ const RULES: [(&str, &str); 16] = [
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Wanted")]
 pub struct CreateRequest {
-    /// Name of the IPUPartition. Missing: built from owner and slot, so that a repeated request for the same slot finds
-    /// the existing one.
+    /// Name of the IPUPartition. Missing: built from owner and slot, so that a repeated request for
+    /// the same slot finds the existing one.
     #[serde(default)]
     pub name: Option<String>,
     /// Owner of the partition. The sweep never deletes partitions of owners of unknown kinds.
@@ -83,7 +83,8 @@ pub struct CreateRequest {
     /// Options of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
-    /// Data about the owner for placement policies: at most 64 labels and 64 annotations, each of at most 1024 bytes.
+    /// Data about the owner for placement policies: at most 64 labels and 64 annotations, each of
+    /// at most 1024 bytes.
     #[serde(default)]
     pub owner_metadata: OwnerMetadata,
 }
@@ -130,8 +131,8 @@ pub fn object(request: CreateRequest) -> IPUPartition {
     partition
 }
 
-/// The fault of an invalid name of an IPUPartition. A name becomes part of the path of a request to the API server,
-/// where `/` and `..` have a meaning.
+/// The fault of an invalid name of an IPUPartition. A name becomes part of the path of a request to
+/// the API server, where `/` and `..` have a meaning.
 pub fn wrong_name(name: &str) -> Option<Fault> {
     (!is_subdomain(name)).then(|| fault("name", name))
 }

@@ -1,7 +1,7 @@
 //! Pure: parses JSON and refuses duplicate keys.
 //!
-//! Of two values for one key most parsers take the last and some the first. A component that has checked the body before may
-//! have read another value.
+//! Of two values for one key most parsers take the last and some the first. A component that has
+//! checked the body before may have read another value.
 
 use std::fmt;
 

@@ -8,9 +8,9 @@ use ipu_policies::active_policies::ActivePolicies;
 /// Time limit of the requests to the guest about other sizes.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The largest size in which the policy would place the partitions of a gang, at most what is free on controllers whose
-/// nodes the owner's Pods may use. `placed` is the decision about the size of the request. `None`: the policy has not
-/// answered about one of the sizes within the time limit.
+/// The largest size in which the policy would place the partitions of a gang, at most what is free
+/// on controllers whose nodes the owner's Pods may use. `placed` is the decision about the size of
+/// the request. `None`: the policy has not answered about one of the sizes within the time limit.
 pub(super) async fn of(
     guests: &ActivePolicies,
     request: &PartitionRequest,
@@ -31,8 +31,8 @@ pub(super) async fn of(
     search(largest.unwrap_or(0), fits, is_placed, LIMIT).await
 }
 
-/// The first of `size`, its half and so on that fits and is placed; 0 if none is. `None`: this is not known of one of
-/// them, or not within the time limit.
+/// The first of `size`, its half and so on that fits and is placed; 0 if none is. `None`: this is
+/// not known of one of them, or not within the time limit.
 async fn search<F>(
     mut size: u32,
     fits: impl Fn(u32) -> bool,
@@ -54,8 +54,8 @@ where
     tokio::time::timeout(limit, search).await.ok().flatten()
 }
 
-/// Whether the policy would place a partition of another size. `placed` is its decision about the size of the request.
-/// `None`: the policy has decided about that size, and not about this one.
+/// Whether the policy would place a partition of another size. `placed` is its decision about the
+/// size of the request. `None`: the policy has decided about that size, and not about this one.
 async fn is_placed(
     guests: &ActivePolicies,
     request: &PartitionRequest,

@@ -1,8 +1,9 @@
-//! The REST of the V-IPU proxy: reads for everybody on a plain port; the same, and IPUPartitions for users with a token, on a
-//! port with TLS.
+//! The REST of the V-IPU proxy: reads for everybody on a plain port; the same, and IPUPartitions
+//! for users with a token, on a port with TLS.
 //!
-//! Entry points: [`plain`], [`secure`] and [`probes`] are the routes of the three ports, which the proxy serves. It reads
-//! what `ipu-partitions` knows, and creates and deletes IPUPartitions; it decides on none of them.
+//! Entry points: [`plain`], [`secure`] and [`probes`] are the routes of the three ports, which the
+//! proxy serves. It reads what `ipu-partitions` knows, and creates and deletes IPUPartitions; it
+//! decides on none of them.
 #![forbid(unsafe_code)]
 
 pub mod answers;

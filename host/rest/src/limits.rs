@@ -23,14 +23,15 @@ use super::problem::{Kind, Problem};
 /// Largest body of `/query`, in bytes. A usual one has twenty.
 pub const QUERY_MAX: usize = 4 << 10;
 
-/// Largest body of `POST /partitions`, in bytes. A usual one has three hundred. It is read before authentication, on as many
-/// connections as the port allows.
+/// Largest body of `POST /partitions`, in bytes. A usual one has three hundred. It is read before
+/// authentication, on as many connections as the port allows.
 pub const CREATE_MAX: usize = 16 << 10;
 
 /// Longest time that a client may take to send its body.
 const BODY: Duration = Duration::from_secs(5);
 
-/// Concurrent requests. Others wait in a bounded queue: together they are fewer than the connections of any port.
+/// Concurrent requests. Others wait in a bounded queue: together they are fewer than the
+/// connections of any port.
 pub const CONCURRENCY: Share = Share {
     total: 64,
     each: 16,
@@ -63,7 +64,8 @@ struct Limits {
     refused: Refused,
 }
 
-/// Limits rate, concurrency and time of the routes, for each address. Refused requests count under the name of the port.
+/// Limits rate, concurrency and time of the routes, for each address. Refused requests count under
+/// the name of the port.
 pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     bodies: BodyMax,
@@ -82,8 +84,8 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
     ))
 }
 
-/// Answers a request within the limits. A request counts as concurrent only after its body was read, so slow clients do not
-/// delay others.
+/// Answers a request within the limits. A request counts as concurrent only after its body was
+/// read, so slow clients do not delay others.
 async fn answer_within_limits(
     State(limits): State<Arc<Limits>>,
     request: Request,
@@ -139,8 +141,8 @@ impl UserRate {
     }
 }
 
-/// Reads a body of at most `max` bytes. A longer one is refused by its Content-Length, or when it exceeds the limit. Then the
-/// connection is closed, and the rest is never read.
+/// Reads a body of at most `max` bytes. A longer one is refused by its Content-Length, or when it
+/// exceeds the limit. Then the connection is closed, and the rest is never read.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Vec<u8>, Problem> {
     let rule = format!("at most {max} bytes, sent whole");
     let too_large = |length: &str| {

@@ -84,8 +84,8 @@ pub(super) fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// The answer with the first `limit` of these objects, by name. If they are more, another page follows. An object is
-/// `None` if it cannot be read.
+/// The answer with the first `limit` of these objects, by name. If they are more, another page
+/// follows. An object is `None` if it cannot be read.
 pub(super) fn list(mut found: Vec<(Arc<str>, Option<Arc<IPUPartition>>)>, limit: usize) -> List {
     let has_more = found.len() > limit;
     found.truncate(limit);

@@ -1,5 +1,5 @@
-//! `/partitions`: IPUPartitions for users with a token and the permission in RBAC; and `/controllers` with the owners of
-//! partitions for the same users.
+//! `/partitions`: IPUPartitions for users with a token and the permission in RBAC; and
+//! `/controllers` with the owners of partitions for the same users.
 
 use std::sync::Arc;
 
@@ -277,8 +277,8 @@ impl SecureState {
         Ok(deleted.left().unwrap_or(found))
     }
 
-    /// Whether the owner is a living IPUJob, which requests the partition again. If that is unknown, only a warning is
-    /// missing.
+    /// Whether the owner is a living IPUJob, which requests the partition again. If that is
+    /// unknown, only a warning is missing.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
         if !owner.is_job() || !dns1123::can_exist(owner) {
             return false;

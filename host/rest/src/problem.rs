@@ -143,7 +143,8 @@ impl Problem {
         }
     }
 
-    /// A problem of fields of the request. It contains the first faults, and the number of the others.
+    /// A problem of fields of the request. It contains the first faults, and the number of the
+    /// others.
     pub fn of_request(kind: Kind, mut faults: Vec<Fault>) -> Self {
         let more = faults.len().saturating_sub(FAULTS_MAX);
         faults.truncate(FAULTS_MAX);

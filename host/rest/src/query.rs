@@ -1,5 +1,5 @@
-//! Answers `/query`. Any client may send queries, so one query at a time reads controllers and queue, and calls the
-//! guest.
+//! Answers `/query`. Any client may send queries, so one query at a time reads controllers and
+//! queue, and calls the guest.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -72,8 +72,8 @@ fn behind_queue(
     (capacity, never_fits)
 }
 
-/// The answer with the reasons that the guest does not know. As in a reconcile, a request waits that fits only on a
-/// cordoned controller, or on one that may have more IPUs soon.
+/// The answer with the reasons that the guest does not know. As in a reconcile, a request waits
+/// that fits only on a cordoned controller, or on one that may have more IPUs soon.
 fn explained(
     mut answer: what_if::Answer,
     query: &QueryRequest,

@@ -24,8 +24,8 @@ pub struct QueryRequest {
     /// Node selector of the owner's Pods.
     #[schemars(default)]
     pub node_selector: BTreeMap<String, String>,
-    /// Number of such partitions that are useful only together, as those of a job with several instances and a
-    /// launcher.
+    /// Number of such partitions that are useful only together, as those of a job with several
+    /// instances and a launcher.
     #[schemars(default = "one")]
     pub gang_size: u32,
 }

@@ -67,7 +67,8 @@ where
     ]
 }
 
-/// The kubelet's probes, on a port that serves nothing else. Users have `/health` and `/readyz` on the others.
+/// The kubelet's probes, on a port that serves nothing else. Users have `/health` and `/readyz` on
+/// the others.
 pub(super) fn probes() -> Router<Sources> {
     Router::new()
         .route("/healthz", get(health))

@@ -24,7 +24,8 @@ pub struct RecentAnswers {
 pub(super) struct Recent(Arc<Mutex<Option<(Instant, Bytes)>>>);
 
 impl Recent {
-    /// The answer, if it is recent; otherwise `compute` makes a new one. Clients that ask meanwhile wait for it.
+    /// The answer, if it is recent; otherwise `compute` makes a new one. Clients that ask meanwhile
+    /// wait for it.
     pub(super) async fn get(&self, compute: impl Future<Output = Bytes>) -> Bytes {
         let mut state = self.0.lock().await;
         if let Some((at, answer)) = &*state

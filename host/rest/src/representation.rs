@@ -1,4 +1,5 @@
-//! Pure: the representation of an IPUPartition over REST: that of the API server, without managed fields.
+//! Pure: the representation of an IPUPartition over REST: that of the API server, without managed
+//! fields.
 
 use kube::api::DynamicObject;
 use schemars::JsonSchema;
@@ -24,7 +25,8 @@ pub(super) fn represent(mut object: DynamicObject) -> Value {
     serde_json::to_value(object).expect("what came as JSON goes as JSON")
 }
 
-/// The answer for an object that is being released. `living_owner` is an IPUJob that will request it again.
+/// The answer for an object that is being released. `living_owner` is an IPUJob that will request
+/// it again.
 pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Released {
     let warnings = living_owner.map(|owner| {
         format!(

@@ -1,5 +1,5 @@
-//! Answers to what-if queries: the controller that the placement policy would choose, and the reasons against others.
-//! Creates nothing.
+//! Answers to what-if queries: the controller that the placement policy would choose, and the
+//! reasons against others. Creates nothing.
 
 use std::time::Duration;
 
@@ -43,14 +43,15 @@ pub struct Placement {
     pub controller: Option<String>,
     /// Reason why no controller could ever serve it; only with `reject`.
     pub reason: Option<String>,
-    /// Reasons why controllers were passed over: with `try` those before the chosen one in the admin's
-    /// list, with `wait` those that the guest names; 256 at most.
+    /// Reasons why controllers were passed over: with `try` those before the chosen one in the
+    /// admin's list, with `wait` those that the guest names; 256 at most.
     pub passed_over: Vec<WaitingReason>,
     /// Reason why the built-in serial walk decided instead of the guest; missing if the guest did.
     pub overruled: Option<String>,
-    /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved
-    /// for earlier requests, and as the active placement policy decides. An estimate where controllers do not
-    /// report which IPUs are free. Missing if the guest did not answer, or not soon enough: then it is not known.
+    /// The largest partition that would be created now for such a request, in IPUs: without
+    /// capacity that is reserved for earlier requests, and as the active placement policy decides.
+    /// An estimate where controllers do not report which IPUs are free. Missing if the guest did
+    /// not answer, or not soon enough: then it is not known.
     pub largest_size: Option<u32>,
 }
 
@@ -90,9 +91,9 @@ pub enum Outcome {
     Reject,
 }
 
-/// Answers a query about these controllers. The policy is asked once; a second time if it has skipped controllers
-/// before the chosen one; about each of those alone if the second answer contains no reasons; and about other sizes,
-/// the largest first, until one would be created.
+/// Answers a query about these controllers. The policy is asked once; a second time if it has
+/// skipped controllers before the chosen one; about each of those alone if the second answer
+/// contains no reasons; and about other sizes, the largest first, until one would be created.
 pub async fn answer(
     guests: &ActivePolicies,
     query: &QueryRequest,
@@ -164,7 +165,8 @@ async fn explain(
             });
         }
     };
-    // A policy may take a second for each controller: the answer contains the reasons up to the time limit.
+    // A policy may take a second for each controller: the answer contains the reasons up to the
+    // time limit.
     let _ = tokio::time::timeout(EXPLAINING, one_by_one).await;
     reasons
 }

@@ -1,4 +1,5 @@
-//! The client of the API server, which counts all requests of a process and ends those without an answer.
+//! The client of the API server, which counts all requests of a process and ends those without an
+//! answer.
 
 mod request_info;
 
@@ -22,14 +23,16 @@ use tower::{BoxError, Layer, Service};
 use self::request_info::request_info;
 use crate::clock;
 
-/// Longest time without data from the API server on a connection. A watch without events lasts 290 s.
+/// Longest time without data from the API server on a connection. A watch without events lasts 290
+/// s.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Deadline of a request for which a client waits.
 pub const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deadline of every request but a watch: a loop whose answer is lost must not stand still for as long as a watch may.
-/// The API server itself ends a request after a minute, and a webhook may delay it by half of that.
+/// Deadline of every request but a watch: a loop whose answer is lost must not stand still for as
+/// long as a watch may. The API server itself ends a request after a minute, and a webhook may
+/// delay it by half of that.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The API server did not answer within [`BACKGROUND_TIMEOUT`].
@@ -37,8 +40,8 @@ const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 #[error("no answer within {} s", BACKGROUND_TIMEOUT.as_secs())]
 struct NoAnswer;
 
-/// Returns the answer to a request with its whole content, or an error after [`BACKGROUND_TIMEOUT`]. The API server may
-/// still carry out the request.
+/// Returns the answer to a request with its whole content, or an error after
+/// [`BACKGROUND_TIMEOUT`]. The API server may still carry out the request.
 pub fn with_timeout<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = kube::Result<T>> {
@@ -118,7 +121,8 @@ impl ApiCalls {
         Ok(ClientBuilder::try_from(config)?.with_layer(&calls).build())
     }
 
-    /// Registers the metrics under the names of Kubernetes' Go client, in a registry without a prefix.
+    /// Registers the metrics under the names of Kubernetes' Go client, in a registry without a
+    /// prefix.
     pub fn register_standard(&self, registry: &mut Registry) {
         registry.register(
             "rest_client_requests",
@@ -168,7 +172,8 @@ impl<S> Layer<S> for ApiCalls {
     }
 }
 
-/// A client's service that counts its requests, and ends those without an answer. Answers set the clock.
+/// A client's service that counts its requests, and ends those without an answer. Answers set the
+/// clock.
 #[derive(Clone, Debug)]
 pub struct Counted<S> {
     inner: S,

@@ -1,21 +1,24 @@
-//! Pure: parses JSON from outside into a tree only if a first pass over the text, which builds nothing, has shown
-//! that the tree fits a budget.
+//! Pure: parses JSON from outside into a tree only if a first pass over the text, which builds
+//! nothing, has shown that the tree fits a budget.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Depth of [`Budget::of_memory`]. Objects of Kubernetes have some 20 levels; `serde_json` itself ends at 128.
+/// Depth of [`Budget::of_memory`]. Objects of Kubernetes have some 20 levels; `serde_json` itself
+/// ends at 128.
 const DEPTH: usize = 100;
 
-/// Prefix of keys that `serde_json` reserves for its own values: it parses the value after such a key as another text.
+/// Prefix of keys that `serde_json` reserves for its own values: it parses the value after such a
+/// key as another text.
 const RESERVED: &str = "$serde_json::private::";
 
 /// Size of one element of an array, in bytes.
 const ELEMENT: usize = size_of::<Value>();
 
-/// Size of a leaf of a `BTreeMap<String, Value>`, as the allocator rounds it. It holds up to 11 members.
+/// Size of a leaf of a `BTreeMap<String, Value>`, as the allocator rounds it. It holds up to 11
+/// members.
 const LEAF: usize = 640;
 
 /// Size of an inner node of the same map, as the allocator rounds it.
@@ -189,8 +192,9 @@ impl Measurement {
         self.string(key.len())
     }
 
-    /// Member `number` of an object. Each node except a single one has at least five of its eleven members. So a
-    /// further leaf needs at least six more members, and a further inner node five more leaves.
+    /// Member `number` of an object. Each node except a single one has at least five of its eleven
+    /// members. So a further leaf needs at least six more members, and a further inner node five
+    /// more leaves.
     fn member(&mut self, number: usize) -> Result<(), Broken> {
         self.tree += match number {
             1 => LEAF,
@@ -201,7 +205,8 @@ impl Measurement {
         self.check_memory()
     }
 
-    /// Element `number` of an array. The capacity is four elements at first, and doubles when the array is full.
+    /// Element `number` of an array. The capacity is four elements at first, and doubles when the
+    /// array is full.
     fn element(&mut self, number: usize) -> Result<(), Broken> {
         let full = number - 1;
         if number == 1 {

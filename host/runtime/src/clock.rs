@@ -1,9 +1,10 @@
 //! The time by the clock of the API server, which writes the times in objects.
 //!
-//! The clocks of two replicas and of the control plane may differ by an hour. Then a deadline that one replica wrote
-//! could already be over for the other, and a node that became unreachable now could count as unreachable for long. So
-//! times in objects are compared with the clock of the API server, and set by it. Each of its answers contains the
-//! time. Before the first answer, the clock of this machine counts.
+//! The clocks of two replicas and of the control plane may differ by an hour. Then a deadline that
+//! one replica wrote could already be over for the other, and a node that became unreachable now
+//! could count as unreachable for long. So times in objects are compared with the clock of the API
+//! server, and set by it. Each of its answers contains the time. Before the first answer, the clock
+//! of this machine counts.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use http::header::DATE;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// Tolerated difference of the clocks. Answers contain whole seconds, and clocks with NTP differ by less.
+/// Tolerated difference of the clocks. Answers contain whole seconds, and clocks with NTP differ by
+/// less.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// Smallest difference that is logged.
@@ -33,7 +35,8 @@ pub fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// The rest of a duration that began at `since`. A time in the future comes from a clock that was set back meanwhile.
+/// The rest of a duration that began at `since`. A time in the future comes from a clock that was
+/// set back meanwhile.
 pub fn remaining(since: Timestamp, duration: SignedDuration, now: Timestamp) -> Option<Duration> {
     let until = later(since, duration);
     (since <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
@@ -64,9 +67,9 @@ fn ahead() -> SignedDuration {
     SignedDuration::from_secs(AHEAD.load(Ordering::Relaxed))
 }
 
-/// Computes how far the API server is ahead. Its answer was sent at `sent` by its clock, and between the two other
-/// times by ours. The previous value stays while it can be correct: a process that was paused receives old answers,
-/// which prove little.
+/// Computes how far the API server is ahead. Its answer was sent at `sent` by its clock, and
+/// between the two other times by ours. The previous value stays while it can be correct: a process
+/// that was paused receives old answers, which prove little.
 fn corrected(
     before: SignedDuration,
     sent: Timestamp,

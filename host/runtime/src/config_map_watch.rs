@@ -6,8 +6,8 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client};
 
-/// The ConfigMap of this name after each change, without end, with growing pauses after errors. `None`: it does not
-/// exist.
+/// The ConfigMap of this name after each change, without end, with growing pauses after errors.
+/// `None`: it does not exist.
 pub fn watch_config_map(
     client: Client,
     namespace: &str,

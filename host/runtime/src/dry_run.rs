@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use crate::{image_volume, requests};
 
-/// Time for which an accepted object is not tried again: the time from the admission of a job to its first reconcile, on a
-/// busy machine. Quotas and policies change more slowly, and the creation itself is checked in any case.
+/// Time for which an accepted object is not tried again: the time from the admission of a job to
+/// its first reconcile, on a busy machine. Quotas and policies change more slowly, and the creation
+/// itself is checked in any case.
 const ACCEPTED_AGE: Duration = Duration::from_secs(10);
 
 /// Most accepted objects that are known. Further ones are tried again.
@@ -40,8 +41,8 @@ impl<K> Forms<K>
 where
     K: Clone + Debug + DeserializeOwned + Resource + Serialize,
 {
-    /// Returns the reason for which the API server refuses the usual form, if it accepts no form. See
-    /// [`DryRuns::refusal`].
+    /// Returns the reason for which the API server refuses the usual form, if it accepts no form.
+    /// See [`DryRuns::refusal`].
     pub async fn refusal(&self, dry_runs: &DryRuns, api: &Api<K>) -> Option<String> {
         let reason = dry_runs.refusal(api, &self.usual).await?;
         let is_refused = self.is_otherwise_refused(dry_runs, api).await;
@@ -72,9 +73,9 @@ struct Accepted {
 }
 
 impl DryRuns {
-    /// Returns the reason for which the API server refuses to create `object` now: an invalid field, Pod Security, a quota,
-    /// or a policy or webhook of the cluster. `None`: it would create the object, or nothing is known, because the API
-    /// server or a webhook failed.
+    /// Returns the reason for which the API server refuses to create `object` now: an invalid
+    /// field, Pod Security, a quota, or a policy or webhook of the cluster. `None`: it would create
+    /// the object, or nothing is known, because the API server or a webhook failed.
     pub async fn refusal<K>(&self, api: &Api<K>, object: &K) -> Option<String>
     where
         K: Clone + Debug + DeserializeOwned + Resource + Serialize,
@@ -89,7 +90,8 @@ impl DryRuns {
         }
     }
 
-    /// The same, without a request if the API server has accepted the same object in the last seconds.
+    /// The same, without a request if the API server has accepted the same object in the last
+    /// seconds.
     pub async fn new_refusal<K>(&self, api: &Api<K>, object: &K) -> Option<String>
     where
         K: Clone + Debug + DeserializeOwned + Resource + Serialize,
@@ -102,8 +104,8 @@ impl DryRuns {
 }
 
 impl Accepted {
-    /// The key of an object. Of two objects with the same key, the second one is not tried, and its creation is refused
-    /// later.
+    /// The key of an object. Of two objects with the same key, the second one is not tried, and its
+    /// creation is refused later.
     fn key<K: Resource + Serialize>(&self, api: &Api<K>, object: &K) -> Option<u64> {
         let object = serde_json::to_vec(object).ok()?;
         Some(self.hasher.hash_one((api.resource_url(), object)))
@@ -154,8 +156,9 @@ where
     }
 }
 
-/// Whether a failure is a decision about the object. In a new namespace, the account `default` and the use of a quota
-/// appear a moment later. A webhook that does not support dry runs says nothing about the object.
+/// Whether a failure is a decision about the object. In a new namespace, the account `default` and
+/// the use of a quota appear a moment later. A webhook that does not support dry runs says nothing
+/// about the object.
 fn is_refusal(status: &Status) -> bool {
     let message = status.message.as_str();
     let is_too_early = message.contains("serviceaccount \"default\" not found")

@@ -97,11 +97,12 @@ impl Publisher {
         }
     }
 
-    /// Writes an event about an object. A lost event is not an error, because the status contains the same information.
+    /// Writes an event about an object. A lost event is not an error, because the status contains
+    /// the same information.
     async fn publish(&self, event: Event, regarding: &ObjectReference) {
         let event = event.of_kubernetes(regarding.namespace.clone());
-        // A new recorder for each event. A long-lived recorder aggregates similar events: it would not publish the note
-        // of a later one, and it keeps every event in memory.
+        // A new recorder for each event. A long-lived recorder aggregates similar events: it would
+        // not publish the note of a later one, and it keeps every event in memory.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         if let Err(error) = recorder.publish(&event, regarding).await {
             let error: &dyn std::error::Error = &error;

@@ -1,5 +1,5 @@
-//! A semaphore that serves waiting clients in turn: a client with many requests delays itself, and delays others by at most
-//! one permit.
+//! A semaphore that serves waiting clients in turn: a client with many requests delays itself, and
+//! delays others by at most one permit.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,8 +12,8 @@ use tokio::sync::oneshot::{self, Sender};
 /// The client that requests a permit. `None`: the operator itself.
 pub type Asker = Option<Client>;
 
-/// A client: its address, and behind the address of an API server the user of the request, because all users of a cluster
-/// share that address.
+/// A client: its address, and behind the address of an API server the user of the request, because
+/// all users of a cluster share that address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
     address: IpAddr,
@@ -137,7 +137,8 @@ mod tests {
         IpAddr::from([10, 0, 0, last]).into()
     }
 
-    /// The clients of these permits in the order in which they get them. Each permit is released at once.
+    /// The clients of these permits in the order in which they get them. Each permit is released at
+    /// once.
     fn given(permits: usize, askers: &[Asker]) -> Vec<Asker> {
         let semaphore = FairSemaphore::new(permits);
         let held: Vec<_> = (0..permits)

@@ -9,8 +9,9 @@ pub const DROPPED: &str = "the API server drops spec.volumes[ipu-operator-agent]
                            (on by default since Kubernetes 1.35). An admin has to set agent.delivery of the chart to \
                            init instead of image, or upgrade the API server";
 
-/// Whether the API server has accepted a Pod without the image that its agent comes from: an API server drops a field that it
-/// does not know, or the whole volume. The containers of such a Pod cannot start.
+/// Whether the API server has accepted a Pod without the image that its agent comes from: an API
+/// server drops a field that it does not know, or the whole volume. The containers of such a Pod
+/// cannot start.
 pub fn is_dropped(pod: &impl Serialize, answer: &impl Serialize) -> bool {
     has_agent(&json!(pod)) && !has_agent(&json!(answer))
 }

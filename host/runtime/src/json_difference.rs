@@ -1,5 +1,5 @@
-//! Pure: the differences between two JSON values, one location after the other. Locations are not stored, because a
-//! guest may make many of them below a long key.
+//! Pure: the differences between two JSON values, one location after the other. Locations are not
+//! stored, because a guest may make many of them below a long key.
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::ControlFlow;
@@ -54,8 +54,8 @@ impl Display for Path<'_> {
     }
 }
 
-/// Visits every location at which `after` differs from `before`, until the visitor stops. Lists are compared element by
-/// element.
+/// Visits every location at which `after` differs from `before`, until the visitor stops. Lists are
+/// compared element by element.
 pub fn each<'a>(
     before: &'a Value,
     after: &'a Value,
@@ -141,7 +141,8 @@ mod tests {
         assert!(changes(&before, &before.clone()).is_empty());
     }
 
-    /// There are as many locations as operations in the patch of the library, so a bound for one holds for the other.
+    /// There are as many locations as operations in the patch of the library, so a bound for one
+    /// holds for the other.
     #[test]
     fn there_are_as_many_places_as_operations_of_a_patch() {
         let values = [

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scope::watch::{cluster_wide, observe};
 
-/// Follows the labels of all objects of a kind until `stop`. Without the right to do so they stay unknown.
+/// Follows the labels of all objects of a kind until `stop`. Without the right to do so they stay
+/// unknown.
 pub async fn follow<K>(
     client: Client,
     mut writer: Writer<PartialObjectMeta<K>>,

@@ -1,8 +1,8 @@
 //! Leader election: the replica that holds a Kubernetes Lease reconciles.
 //!
-//! A Lease does not stop a replica that was paused: it wakes up and considers itself the leader. Therefore each write has
-//! the version that was read, and [`Leadership::is_valid`] is checked before each effect. The durations have the names of
-//! Kubernetes' client-go.
+//! A Lease does not stop a replica that was paused: it wakes up and considers itself the leader.
+//! Therefore each write has the version that was read, and [`Leadership::is_valid`] is checked
+//! before each effect. The durations have the names of Kubernetes' client-go.
 
 mod decide;
 mod fence;
@@ -59,8 +59,8 @@ pub struct Leadership {
     valid_until: Mutex<Instant>,
 }
 
-/// The Lease at its last observed change. Clocks of two machines differ, so decisions use the time for which this process
-/// has observed the Lease unchanged, and not the times in it.
+/// The Lease at its last observed change. Clocks of two machines differ, so decisions use the time
+/// for which this process has observed the Lease unchanged, and not the times in it.
 struct Observed {
     version: Option<String>,
     since: Instant,
@@ -134,7 +134,8 @@ impl Elector {
         }
     }
 
-    /// Renews the Lease until it is lost, is not renewed in time, or the release conflicts with an older one.
+    /// Renews the Lease until it is lost, is not renewed in time, or the release conflicts with an
+    /// older one.
     pub async fn renew_until_lost(&self, leadership: &Leadership) {
         tokio::select! {
             () = self.renew(leadership) => tracing::warn!(lease = self.name, "another replica leads now"),
@@ -311,8 +312,8 @@ impl Leadership {
         }
     }
 
-    /// Whether this replica may still act, by its own clock. A process that was paused knows it before any response of the
-    /// API server.
+    /// Whether this replica may still act, by its own clock. A process that was paused knows it
+    /// before any response of the API server.
     pub fn is_valid(&self) -> bool {
         Instant::now() < self.valid_until()
     }

@@ -1,7 +1,8 @@
 //! Pure: how long a node has been unreachable.
 //!
-//! Kubernetes deletes the Pods of a deleted Node, or of one with the out-of-service taint. It does not know whether the
-//! containers of an unreachable node still run, so their Pods remain terminating.
+//! Kubernetes deletes the Pods of a deleted Node, or of one with the out-of-service taint. It does
+//! not know whether the containers of an unreachable node still run, so their Pods remain
+//! terminating.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The common parts of all metrics of a process: their prefix, and bounded label values. Each area owns its families.
+//! The common parts of all metrics of a process: their prefix, and bounded label values. Each area
+//! owns its families.
 
 mod bounded;
 

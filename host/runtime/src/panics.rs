@@ -1,5 +1,5 @@
-//! Handles panics: a panic in the work on one object or request ends only that work. Any other panic ends the process,
-//! because otherwise a task would be missing unnoticed.
+//! Handles panics: a panic in the work on one object or request ends only that work. Any other
+//! panic ends the process, because otherwise a task would be missing unnoticed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -71,7 +71,8 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
     })
 }
 
-/// The same for synchronous work. Partial changes are dropped with the work, or a lock protects complete ones.
+/// The same for synchronous work. Partial changes are dropped with the work, or a lock protects
+/// complete ones.
 pub fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let outer = IS_CAUGHT.replace(true);
     let done = panic::catch_unwind(AssertUnwindSafe(work));

@@ -1,10 +1,11 @@
 //! Pure: why a Pod has not started, and whether that is a failure of its start.
 //!
-//! A container that waits without a reason of its own has its image pulled or its volumes mounted, which takes as long as
-//! it takes. What only events show of that is in [`node_report`].
+//! A container that waits without a reason of its own has its image pulled or its volumes mounted,
+//! which takes as long as it takes. What only events show of that is in [`node_report`].
 //!
-//! Only init containers and the main container do anything for the program. Native sidecars, injected proxies and log
-//! shippers run beside it: whether they run or wait does not decide anything.
+//! Only init containers and the main container do anything for the program. Native sidecars,
+//! injected proxies and log shippers run beside it: whether they run or wait does not decide
+//! anything.
 
 pub mod node_report;
 
@@ -19,8 +20,8 @@ use serde::Serialize;
 /// Reasons that every container has for a moment, also while its image is pulled.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// Reasons of a container whose image could not be pulled. The kubelet reports them until a pull succeeds, also while it
-/// pulls the image again.
+/// Reasons of a container whose image could not be pulled. The kubelet reports them until a pull
+/// succeeds, also while it pulls the image again.
 const PULL_FAILED: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// The start of a Pod that has not ended.
@@ -92,8 +93,9 @@ pub fn start_state(pod: &Pod, main: &str) -> StartState {
     }
 }
 
-/// Returns the reason for which a pending Pod has not started as a whole. `None`: it is about to start, or has started. A
-/// Pod for which the scheduler has chosen a node and evicts others has none.
+/// Returns the reason for which a pending Pod has not started as a whole. `None`: it is about to
+/// start, or has started. A Pod for which the scheduler has chosen a node and evicts others has
+/// none.
 pub fn obstacle(pod: &Pod) -> Option<Obstacle> {
     let status = pod.status.as_ref()?;
     if status.phase.as_deref().unwrap_or("Pending") != "Pending" {
@@ -104,8 +106,9 @@ pub fn obstacle(pod: &Pod) -> Option<Obstacle> {
         .or_else(|| unscheduled(pod, status))
 }
 
-/// Returns the time since which a node prepares a Pod, if it still does: it mounts volumes and creates the sandbox. The
-/// status has no reason if that fails: only events have it. No image is pulled before the sandbox exists.
+/// Returns the time since which a node prepares a Pod, if it still does: it mounts volumes and
+/// creates the sandbox. The status has no reason if that fails: only events have it. No image is
+/// pulled before the sandbox exists.
 pub fn preparing_since(pod: &Pod) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let is_pending = status.phase.as_deref() == Some("Pending");
@@ -146,8 +149,9 @@ pub fn pulled_again(reason: &str) -> String {
     format!("{reason}; the image is being pulled again")
 }
 
-/// Returns the reason for which a container waits. One that has run before waits for its next start, by the rules of its
-/// Pod: that is no failure of the Pod's start, except for an init container or a sidecar, for which the others wait.
+/// Returns the reason for which a container waits. One that has run before waits for its next
+/// start, by the rules of its Pod: that is no failure of the Pod's start, except for an init
+/// container or a sidecar, for which the others wait.
 fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
     if has_started(container) && init_container(pod, container).is_none() {
         return None;
@@ -164,8 +168,9 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
     })
 }
 
-/// Returns why a sidecar keeps its Pod from starting although it runs: the kubelet has restarted it, because its startup
-/// probe failed or it ended by itself. The first run may take as long as its probe allows.
+/// Returns why a sidecar keeps its Pod from starting although it runs: the kubelet has restarted
+/// it, because its startup probe failed or it ended by itself. The first run may take as long as
+/// its probe allows.
 fn restarted(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
     let is_restarted = container.restart_count > 0 && container.started == Some(false);
     if !is_restarted || !is_of_sidecar(pod, container) {
@@ -185,7 +190,8 @@ fn restarted(pod: &Pod, container: &ContainerStatus) -> Option<Obstacle> {
     })
 }
 
-/// Returns the reason of the scheduler. That of a gate stays for a moment after the last gate was removed.
+/// Returns the reason of the scheduler. That of a gate stays for a moment after the last gate was
+/// removed.
 fn unscheduled(pod: &Pod, status: &PodStatus) -> Option<Obstacle> {
     let node = status.nominated_node_name.as_deref();
     if node.is_some_and(|node| !node.is_empty()) {

@@ -63,8 +63,9 @@ pub struct ReleaseOptions {
     /// Folder in which modules outlive the Pod. Several Pods may share it.
     #[arg(long, env = "IPU_OPERATOR_MODULE_DIR")]
     pub module_dir: Option<PathBuf>,
-    /// Public keys, as JSON: a list of objects with `pem`, `configMap` or `secret`, as in an IPUPolicy. One of them must
-    /// have signed each module from outside the image. Empty: none is required.
+    /// Public keys, as JSON: a list of objects with `pem`, `configMap` or `secret`, as in an
+    /// IPUPolicy. One of them must have signed each module from outside the image. Empty: none is
+    /// required.
     #[arg(
         long = "policy-required-keys",
         env = "IPU_OPERATOR_POLICY_REQUIRED_KEYS",

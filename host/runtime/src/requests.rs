@@ -1,4 +1,5 @@
-//! Pure: the parameters of writes to the API server. Each names the operator as the manager of the fields.
+//! Pure: the parameters of writes to the API server. Each names the operator as the manager of the
+//! fields.
 
 use ipu_api::labels::FIELD_MANAGER;
 use kube::api::{DeleteParams, PatchParams, PostParams, Preconditions};
@@ -16,7 +17,8 @@ pub fn patch() -> PatchParams {
     PatchParams::apply(FIELD_MANAGER)
 }
 
-/// Parameters of a deletion, in the background, of the object with this UID and version alone. `None`: of any.
+/// Parameters of a deletion, in the background, of the object with this UID and version alone.
+/// `None`: of any.
 pub fn delete(uid: Option<String>, resource_version: Option<String>) -> DeleteParams {
     DeleteParams::background().preconditions(Preconditions {
         uid,

@@ -11,7 +11,8 @@ use crate::wait;
 /// Time between two requests.
 const PERIOD: Duration = Duration::from_secs(15);
 
-/// Whether the API server serves a group. Clones share the state, which is `false` until the first answer.
+/// Whether the API server serves a group. Clones share the state, which is `false` until the first
+/// answer.
 #[derive(Clone, Debug)]
 pub struct ServedGroup(watch::Receiver<bool>);
 

@@ -1,4 +1,5 @@
-//! The log: lines for users or JSON for programs, on stderr, at a level that can change while the process runs.
+//! The log: lines for users or JSON for programs, on stderr, at a level that can change while the
+//! process runs.
 
 pub mod level;
 #[cfg(test)]
@@ -39,17 +40,20 @@ pub struct LogArguments {
     /// Level of the log, or a list such as info,ipu_operator=debug.
     #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Address of the OTLP collector (gRPC), as http://<host>:<port> or https://<host>:<port>. If empty, the standard
-    /// variables decide (OTEL_EXPORTER_OTLP_ENDPOINT and others); without them, no traces are sent.
+    /// Address of the OTLP collector (gRPC), as http://<host>:<port> or https://<host>:<port>. If
+    /// empty, the standard variables decide (OTEL_EXPORTER_OTLP_ENDPOINT and others); without them,
+    /// no traces are sent.
     #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
     pub traces_endpoint: Option<String>,
-    /// Folder with ca.crt, the CA of the collector, and tls.crt and tls.key where it requires a client certificate.
+    /// Folder with ca.crt, the CA of the collector, and tls.crt and tls.key where it requires a
+    /// client certificate.
     #[arg(long, env = "IPU_OPERATOR_TRACES_TLS_DIR")]
     pub traces_tls_dir: Option<PathBuf>,
 }
 
 impl LogArguments {
-    /// Starts to send the traces of this process, if the options or the standard variables name a collector.
+    /// Starts to send the traces of this process, if the options or the standard variables name a
+    /// collector.
     pub fn traces(&self, process: &'static str) -> Result<Option<Traces>, TraceError> {
         let options = TraceOptions {
             endpoint: self.traces_endpoint.as_deref(),
@@ -98,8 +102,8 @@ pub enum TelemetryError {
     Change(#[source] reload::Error),
 }
 
-/// Starts the log of this process. `level` is a level, or a list of levels by module. The returned value changes it.
-/// The log lines are also sent to the `traces`, if there are any.
+/// Starts the log of this process. `level` is a level, or a list of levels by module. The returned
+/// value changes it. The log lines are also sent to the `traces`, if there are any.
 pub fn start(
     format: LogFormat,
     level: &str,
@@ -158,7 +162,8 @@ fn of_packages(level: &str) -> String {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
-    // The library treats a word that is not a level as the name of a target, and then logs nothing else.
+    // The library treats a word that is not a level as the name of a target, and then logs nothing
+    // else.
     let is_bare = |part: &&str| !part.contains(['=', '[']);
     let mut bare = level.split(',').map(str::trim).filter(is_bare);
     if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {

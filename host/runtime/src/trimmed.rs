@@ -1,4 +1,5 @@
-//! Objects without unused fields. A single unreadable object would make a whole list, or the reply to a write, fail.
+//! Objects without unused fields. A single unreadable object would make a whole list, or the reply
+//! to a write, fail.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object without its `managedFields`. Any client writes them, and their times may be outside of the readable range.
+/// An object without its `managedFields`. Any client writes them, and their times may be outside of
+/// the readable range.
 #[derive(Clone, Debug)]
 pub struct Trimmed<K>(pub K);
 

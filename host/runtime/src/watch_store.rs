@@ -17,14 +17,15 @@ pub fn version(metadata: &ObjectMeta) -> u64 {
     version.and_then(version_number).unwrap_or(0)
 }
 
-/// Returns a version as a number. Two versions of one kind are comparable numbers (Kubernetes guarantees this since 1.35,
-/// KEP 5504, and revisions of etcd always were).
+/// Returns a version as a number. Two versions of one kind are comparable numbers (Kubernetes
+/// guarantees this since 1.35, KEP 5504, and revisions of etcd always were).
 pub fn version_number(version: &str) -> Option<u64> {
     let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
     is_plain.then(|| version.parse().ok()).flatten()
 }
 
-/// Projections of objects, by key. An object that a list does not contain is removed when the list is complete.
+/// Projections of objects, by key. An object that a list does not contain is removed when the list
+/// is complete.
 #[derive(Debug)]
 pub struct Store<K, V> {
     objects: BTreeMap<K, V>,
@@ -55,8 +56,8 @@ impl<K, V> Default for Store<K, V> {
 }
 
 impl<K: Clone + Ord, V> Store<K, V> {
-    /// Applies a watch event, and returns the changes. `project` gets the projections so far; if it returns `None`, the
-    /// object is not stored. An object without a key is skipped.
+    /// Applies a watch event, and returns the changes. `project` gets the projections so far; if it
+    /// returns `None`, the object is not stored. An object without a key is skipped.
     pub fn apply_event<O>(
         &mut self,
         event: Event<O>,

@@ -1,4 +1,5 @@
-//! A work queue: reconciles objects by key, with limited concurrency and one reconcile of a key at a time.
+//! A work queue: reconciles objects by key, with limited concurrency and one reconcile of a key at
+//! a time.
 
 mod guarded;
 pub mod metrics;
@@ -52,10 +53,11 @@ pub struct Limits<'a> {
     pub stop: CancellationToken,
 }
 
-/// Reconciles each object of `keys`, after `ready`, until the queue is stopped. Then the reconciles in progress finish,
-/// and no other starts. If the queue is dropped, all of them end at once.
+/// Reconciles each object of `keys`, after `ready`, until the queue is stopped. Then the reconciles
+/// in progress finish, and no other starts. If the queue is dropped, all of them end at once.
 ///
-/// It replaces kube's `Controller`, whose tables need more memory for each of thousands of objects than the objects.
+/// It replaces kube's `Controller`, whose tables need more memory for each of thousands of objects
+/// than the objects.
 ///
 /// # Panics
 /// If a reconcile panics.

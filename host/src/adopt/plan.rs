@@ -1,8 +1,9 @@
 //! Pure: which partitions of Graphcore's operator are adopted, and why others are not.
 //!
-//! That operator named them `p-<job>-<namespace>-<instance>`. Two jobs can have the same such name, also jobs of two
-//! clusters with the same V-IPU controllers. So a partition is adopted only if the tracker names it, exactly one
-//! controller has it in the requested size, and its name fits no other job or IPUPartition.
+//! That operator named them `p-<job>-<namespace>-<instance>`. Two jobs can have the same such name,
+//! also jobs of two clusters with the same V-IPU controllers. So a partition is adopted only if the
+//! tracker names it, exactly one controller has it in the requested size, and its name fits no
+//! other job or IPUPartition.
 
 use std::collections::BTreeSet;
 
@@ -146,7 +147,8 @@ fn judge(findings: &Findings<'_>, id: &str) -> Result<Adoption, Refusal> {
     })
 }
 
-/// Every owner whose name fits an id, with its kind: `p-a-b-c-0` fits both `a` in `b-c` and `a-b` in `c`.
+/// Every owner whose name fits an id, with its kind: `p-a-b-c-0` fits both `a` in `b-c` and `a-b`
+/// in `c`.
 fn candidates<'a>(findings: &Findings<'a>, id: &str) -> BTreeSet<(ObjectRef, &'a str)> {
     let jobs = findings.jobs.iter().filter(|job| could_have(job, id));
     let jobs = jobs.map(|job| (job.clone(), "IPUJob"));
@@ -175,7 +177,8 @@ fn has(partition: &IPUPartition, id: &str) -> bool {
         .any(|attempt| attempt.id == id)
 }
 
-/// Whether this IPUPartition has no partition yet, and its finalizer keeps it until its partition is released.
+/// Whether this IPUPartition has no partition yet, and its finalizer keeps it until its partition
+/// is released.
 fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
     let name = partition.name_any();
     if partition.metadata.deletion_timestamp.is_some() {

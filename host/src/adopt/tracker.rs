@@ -7,12 +7,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use ipu_api::labels;
 
-/// The ConfigMap is this operator's own summary, or a copy of it, and contains nothing of the other operator.
+/// The ConfigMap is this operator's own summary, or a copy of it, and contains nothing of the other
+/// operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnSummary;
 
-/// The ids in a tracker. Its format is not published, so it is searched as text. Keys that this operator has written do
-/// not count, because they contain names of users' jobs.
+/// The ids in a tracker. Its format is not published, so it is searched as text. Keys that this
+/// operator has written do not count, because they contain names of users' jobs.
 pub(super) fn ids(tracker: &ConfigMap) -> Result<BTreeSet<String>, OwnSummary> {
     let ours = our_keys(tracker);
     let mut labels = tracker.metadata.labels.iter().flatten();

@@ -1,8 +1,8 @@
-//! Reviews the existing IPUJobs and native Pods for each Validation policy in mode Shadow, in the replica that leads the
-//! rollout, which writes the results into the status of the policies.
+//! Reviews the existing IPUJobs and native Pods for each Validation policy in mode Shadow, in the
+//! replica that leads the rollout, which writes the results into the status of the policies.
 //!
-//! The reviews go one after the other, with a pause after each object, so that admission keeps the processor and the
-//! permits of guests. Their calls count in no metric and for no promotion.
+//! The reviews go one after the other, with a pause after each object, so that admission keeps the
+//! processor and the permits of guests. Their calls count in no metric and for no promotion.
 
 mod list;
 
@@ -124,7 +124,8 @@ impl ExistingReviewer {
         }
     }
 
-    /// Reviews all objects. If it `needs_labels`, it ends at the first object whose namespace has unknown labels.
+    /// Reviews all objects. If it `needs_labels`, it ends at the first object whose namespace has
+    /// unknown labels.
     async fn review(&self, shadow: &BoundShadow, needs_labels: bool) -> Result<Review, ListError> {
         let host = self.active.host().clone();
         let host = host.with_metrics(GuestCalls::default());

@@ -1,4 +1,5 @@
-//! Reconciles jobs, native Pods and queued jobs in the replica of the controller that holds the Lease.
+//! Reconciles jobs, native Pods and queued jobs in the replica of the controller that holds the
+//! Lease.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub struct Reconcilers<'a> {
     pub jobs: &'a JobSettings,
     /// Settings of the reconciler of native Pods. `None`: there is none.
     pub native_pods: Option<NativePodSettings>,
-    /// Settings of the reconciler of queued jobs, which runs while Kueue is installed. `None`: there is none.
+    /// Settings of the reconciler of queued jobs, which runs while Kueue is installed. `None`:
+    /// there is none.
     pub kueue: Option<(KueueSettings, ServedGroup)>,
     /// What the API server has accepted lately.
     pub dry_runs: DryRuns,
@@ -34,10 +36,10 @@ pub struct Reconcilers<'a> {
     pub metrics: &'a Metrics,
 }
 
-/// Runs the reconcilers while this replica leads, until `stop`. Another replica
-/// takes over when this one has not renewed the Lease for `lease_duration`. Without the leadership this replica writes
-/// nothing, and drops the reconciles in progress as if the process was killed: every write has a UID or a version as its
-/// precondition.
+/// Runs the reconcilers while this replica leads, until `stop`. Another replica takes over when
+/// this one has not renewed the Lease for `lease_duration`. Without the leadership this replica
+/// writes nothing, and drops the reconciles in progress as if the process was killed: every write
+/// has a UID or a version as its precondition.
 pub async fn run_as_leader(
     client: &Client,
     release: &ReleaseOptions,
@@ -73,7 +75,8 @@ pub async fn run_as_leader(
     }
 }
 
-/// Runs the reconcilers. If that of jobs cannot start, for example because a CRD is missing, the webhooks continue.
+/// Runs the reconcilers. If that of jobs cannot start, for example because a CRD is missing, the
+/// webhooks continue.
 async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
     let metrics = reconcilers.metrics;
     let pods = async {

@@ -57,15 +57,17 @@ pub struct ControllerOptions {
         default_value = "true"
     )]
     pub webhook_ca_bundle: CaBundles,
-    /// Whether the operator makes the Namespace of the release the owner of the webhook configurations.
+    /// Whether the operator makes the Namespace of the release the owner of the webhook
+    /// configurations.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_OWNER", action = ArgAction::Set, default_value_t = true)]
     pub webhook_owner: bool,
-    /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client
-    /// without such a certificate is refused in the handshake. Missing: every client may call them.
+    /// The CA (PEM, not its file) of the client certificate with which the API server calls the
+    /// webhooks. A client without such a certificate is refused in the handshake. Missing: every
+    /// client may call them.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
     pub webhook_client_ca: Option<String>,
-    /// Names of the namespaces in which the API server calls the webhooks, separated by commas [default: the served
-    /// ones].
+    /// Names of the namespaces in which the API server calls the webhooks, separated by commas
+    /// [default: the served ones].
     #[arg(long, env = "IPU_OPERATOR_REVIEWED_NAMESPACES")]
     pub reviewed_namespaces: Option<Scope>,
     /// Whether workers run on the host's network, privileged.
@@ -77,7 +79,8 @@ pub struct ControllerOptions {
     /// Whether Pods that request IPUs and belong to no IPUJob get partitions.
     #[arg(long, env = "IPU_OPERATOR_NATIVE_PODS", action = ArgAction::Set, default_value_t = true)]
     pub native_pods: bool,
-    /// Whether jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them, where Kueue is installed.
+    /// Whether jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them, where
+    /// Kueue is installed.
     #[arg(long, env = "IPU_OPERATOR_KUEUE", action = ArgAction::Set, default_value_t = true)]
     pub kueue: bool,
     /// Image that holds /ipu-agent; the operator's own image does.
@@ -86,18 +89,19 @@ pub struct ControllerOptions {
     /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
-    /// How the agent of that image gets into Pods: init (an init container copies it) or image (the kubelet mounts the
-    /// image).
+    /// How the agent of that image gets into Pods: init (an init container copies it) or image (the
+    /// kubelet mounts the image).
     #[arg(long, env = "IPU_OPERATOR_AGENT_DELIVERY", default_value = "init", value_parser = delivery)]
     pub agent_delivery: AgentDelivery,
     /// Requests and limits of launchers whose job sets none, as JSON.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
-    /// Name of the ValidatingAdmissionPolicy that binds launchers with shared rights to the workers of their own job, and of
-    /// its binding. Missing: each launcher gets rights of its own.
+    /// Name of the ValidatingAdmissionPolicy that binds launchers with shared rights to the workers
+    /// of their own job, and of its binding. Missing: each launcher gets rights of its own.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_POLICY")]
     pub launcher_policy: Option<String>,
-    /// Networks of the release for workers, as JSON: the setting `networks` of the defaulting guest.
+    /// Networks of the release for workers, as JSON: the setting `networks` of the defaulting
+    /// guest.
     #[arg(long, env = "IPU_OPERATOR_NETWORK_PRESETS", value_parser = networks)]
     pub network_presets: Option<Value>,
     /// Network of workers whose job names none.
@@ -110,8 +114,8 @@ pub struct ControllerOptions {
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
-    /// Seconds for which a node may be unreachable before Pods there that should have ended are deleted by
-    /// force, so that their job continues elsewhere; 0: for ever.
+    /// Seconds for which a node may be unreachable before Pods there that should have ended are
+    /// deleted by force, so that their job continues elsewhere; 0: for ever.
     #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
     pub lost_node_seconds: u32,
     /// Seconds after which Pods of a job that cannot start give their partition back; 0: never.

@@ -28,7 +28,8 @@ enum RoundError {
     Register(#[source] RegistrationError),
 }
 
-/// Serves these routes on `port` to these clients until `stop`, and then finishes the requests in progress.
+/// Serves these routes on `port` to these clients until `stop`, and then finishes the requests in
+/// progress.
 pub async fn run(
     port: Port,
     (manager, clients, served): (

@@ -24,12 +24,12 @@ use super::Exposed;
 /// Path of the metrics.
 pub const PATH: &str = "/metrics";
 
-/// OpenMetrics, which each Prometheus since 2.5 requests, contains the exemplars. It is also the default for other
-/// clients, because it is readable text.
+/// OpenMetrics, which each Prometheus since 2.5 requests, contains the exemplars. It is also the
+/// default for other clients, because it is readable text.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Manages the operator's certificate for the controller's metrics: in the Secret `<service>-tls`, for the names of
-/// their Service.
+/// Manages the operator's certificate for the controller's metrics: in the Secret `<service>-tls`,
+/// for the names of their Service.
 pub fn certificate_manager(
     client: Client,
     release: &ReleaseOptions,
@@ -40,8 +40,8 @@ pub fn certificate_manager(
     CertificateManager::of_release(client, release, &service, secret, source)
 }
 
-/// Serves the controller's metrics on a separate port until `stop`. It waits until there is a certificate; nothing else
-/// waits for that.
+/// Serves the controller's metrics on a separate port until `stop`. It waits until there is a
+/// certificate; nothing else waits for that.
 pub async fn of_controller(
     port: Port,
     (manager, served): (CertificateManager, ServedCertificates),

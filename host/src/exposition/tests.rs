@@ -1,4 +1,5 @@
-//! The metrics over HTTP, in-process, around a fake of the API server that reviews tokens and rights.
+//! The metrics over HTTP, in-process, around a fake of the API server that reviews tokens and
+//! rights.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};

@@ -56,8 +56,8 @@ pub struct ProxyOptions {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub vipu_timeout_seconds: u64,
-    /// Seconds for which smaller requests may be placed before a waiting one. After that, capacity is
-    /// reserved for it.
+    /// Seconds for which smaller requests may be placed before a waiting one. After that, capacity
+    /// is reserved for it.
     #[arg(
         long,
         env = "IPU_OPERATOR_BACKFILL_LIMIT_SECONDS",
@@ -71,7 +71,8 @@ pub struct ProxyOptions {
     /// Whether placement counts a node as blocked that failed a check of ipu-node.
     #[arg(long, env = "IPU_OPERATOR_AVOID_FAILED_NODES", action = ArgAction::Set, default_value_t = false)]
     pub avoid_failed_nodes: bool,
-    /// Whether the metrics contain the IPU-Machines of partitions, which are read from the V-IPU controllers.
+    /// Whether the metrics contain the IPU-Machines of partitions, which are read from the V-IPU
+    /// controllers.
     #[arg(long, env = "IPU_OPERATOR_EXPORT_MACHINES", action = ArgAction::Set, default_value_t = false)]
     pub export_machines: bool,
     /// TLS and credentials for the V-IPU controllers.
@@ -93,8 +94,8 @@ impl ProxyOptions {
 /// Times without an option; tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Longest time of a partition in use in ERROR before it counts as lost. Users' programs reset their own
-    /// partitions.
+    /// Longest time of a partition in use in ERROR before it counts as lost. Users' programs reset
+    /// their own partitions.
     pub in_error: Duration,
     /// Time for which a gang holds partitions while its other members find no free capacity.
     pub gang_patience: Duration,

@@ -42,8 +42,8 @@ pub struct SecureOptions {
     pub certificate_secret: Option<String>,
 }
 
-/// Manages the certificate of the port, for the names of the proxy's Service. Without a name, the Secret is
-/// `<service>-tls`.
+/// Manages the certificate of the port, for the names of the proxy's Service. Without a name, the
+/// Secret is `<service>-tls`.
 pub fn certificate_manager(
     client: Client,
     release: &ReleaseOptions,
@@ -56,8 +56,8 @@ pub fn certificate_manager(
     CertificateManager::of_release(client, release, &service, secret, source)
 }
 
-/// Serves the port, with the metrics and the REST, until `stop`. It waits until there is a certificate; the other port
-/// and the partitions do not.
+/// Serves the port, with the metrics and the REST, until `stop`. It waits until there is a
+/// certificate; the other port and the partitions do not.
 pub(super) async fn serve(
     port: Port,
     client: Client,

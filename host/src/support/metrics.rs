@@ -78,8 +78,8 @@ fn connector() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Accepts any certificate. The connection goes through the API server, which connects it to that Pod, and the CA is in
-/// a Secret, which is not read.
+/// Accepts any certificate. The connection goes through the API server, which connects it to that
+/// Pod, and the CA is in a Secret, which is not read.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

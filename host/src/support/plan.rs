@@ -163,8 +163,8 @@ impl MetricsPort {
     }
 }
 
-/// The metrics ports in a list of Pods. The controller has a separate port; the proxy serves the metrics on its REST
-/// port.
+/// The metrics ports in a list of Pods. The controller has a separate port; the proxy serves the
+/// metrics on its REST port.
 pub(super) fn metrics(pods: &Value) -> Vec<MetricsPort> {
     let mut found = Vec::new();
     for pod in items(pods) {

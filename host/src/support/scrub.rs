@@ -1,5 +1,5 @@
-//! Pure: redacts credentials in texts: tokens, passwords in addresses, and values with a name like a secret. In doubt
-//! it redacts.
+//! Pure: redacts credentials in texts: tokens, passwords in addresses, and values with a name like
+//! a secret. In doubt it redacts.
 
 use ipu_text::redaction::REDACTED;
 
@@ -120,8 +120,8 @@ fn address(rest: &str) -> String {
     }
 }
 
-/// `name=value` and `name:value`, without the value if the name is that of a secret. Several may be joined, as in the
-/// query of an address.
+/// `name=value` and `name:value`, without the value if the name is that of a secret. Several may be
+/// joined, as in the query of an address.
 fn assigned(word: &str) -> String {
     let pieces = word.split_inclusive(['?', '&', ';']);
     let shown = pieces.map(|piece| {

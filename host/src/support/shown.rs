@@ -1,5 +1,5 @@
-//! Pure: redacts objects for a support bundle: values of environment variables, other possible secrets, and irrelevant
-//! fields.
+//! Pure: redacts objects for a support bundle: values of environment variables, other possible
+//! secrets, and irrelevant fields.
 
 use ipu_text::redaction::{LAST_APPLIED, Values};
 use serde_json::{Map, Value, json};
@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::plan::{Form, items};
 use super::scrub::{is_secret, scrubbed};
 
-/// Prefixes of the variables that the operator itself sets. They are not secret, and help to find a fault.
+/// Prefixes of the variables that the operator itself sets. They are not secret, and help to find a
+/// fault.
 pub(super) const OURS: &[&str] = &["IPUOF_VIPU_API_", "POPDIST_"];
 
 /// Suffixes of the domains whose annotations are shown. Other annotations may contain secrets.
@@ -28,7 +29,8 @@ pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
     answer
 }
 
-/// Redacts the recorded values, and everything that looks like a credential, in every text of an answer.
+/// Redacts the recorded values, and everything that looks like a credential, in every text of an
+/// answer.
 pub(super) fn redact_texts(answer: &mut Value, redact: &impl Fn(&str) -> String) {
     match answer {
         Value::String(text) => *text = scrubbed(&redact(text)),

@@ -18,8 +18,8 @@ pub(super) enum Progress {
     GoesOn(String),
 }
 
-/// A job that needs only the operator's own image, and meets the Pod Security level `restricted` if the operator adds
-/// nothing to it.
+/// A job that needs only the operator's own image, and meets the Pod Security level `restricted` if
+/// the operator adds nothing to it.
 pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
     let secrets = options.image_pull_secret.iter();
     let secrets: Vec<Value> = secrets.map(|name| json!({ "name": name })).collect();

@@ -4,8 +4,8 @@ use std::error::Error;
 
 /// Formats an error and all its causes in one line, each once.
 ///
-/// Many libraries repeat the cause in their own text; such a cause is not repeated. Of a refusal by the API server,
-/// only its message is included, without the other fields that kube shows.
+/// Many libraries repeat the cause in their own text; such a cause is not repeated. Of a refusal by
+/// the API server, only its message is included, without the other fields that kube shows.
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -1,7 +1,7 @@
 //! Pure: redacts the values of environment variables in objects and in texts.
 //!
-//! The copy of the object that kubectl stores in an annotation is redacted too. Each distinct value has a number in its
-//! placeholder, so that equal values stay recognizable.
+//! The copy of the object that kubectl stores in an annotation is redacted too. Each distinct value
+//! has a number in its placeholder, so that equal values stay recognizable.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ pub const REDACTED: &str = "(redacted)";
 /// Annotation in which kubectl stores the applied object.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Shortest value that is redacted in texts, in bytes. `1` and `true` are not secrets, and a message needs its numbers.
+/// Shortest value that is redacted in texts, in bytes. `1` and `true` are not secrets, and a
+/// message needs its numbers.
 const SHORTEST: usize = 6;
 
 /// The redacted values, each once, in the order of their first occurrence.
@@ -70,8 +71,8 @@ impl Values {
         self.redactor()(text)
     }
 
-    /// Returns a function that redacts the stored values in texts, plain and escaped as in JSON. The longest value comes
-    /// first, because one can be part of another.
+    /// Returns a function that redacts the stored values in texts, plain and escaped as in JSON.
+    /// The longest value comes first, because one can be part of another.
     ///
     /// # Panics
     /// Never: there are far fewer values than a search can be made for.

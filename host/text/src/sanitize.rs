@@ -1,12 +1,12 @@
-//! Pure: sanitizes text from outside: short enough for its place, on one line, and without characters that control a
-//! terminal or hide other characters.
+//! Pure: sanitizes text from outside: short enough for its place, on one line, and without
+//! characters that control a terminal or hide other characters.
 
 /// Marks the end of truncated text.
 const CUT: char = '…';
 
-/// Sanitizes a text to at most `max` bytes. White space that breaks a line becomes a space. Other control characters,
-/// bidirectional controls and characters without a width become U+FFFD, so that a reader sees their positions. Other
-/// text is unchanged.
+/// Sanitizes a text to at most `max` bytes. White space that breaks a line becomes a space. Other
+/// control characters, bidirectional controls and characters without a width become U+FFFD, so that
+/// a reader sees their positions. Other text is unchanged.
 pub fn sanitize(text: &str, max: usize) -> String {
     let mut clean = String::with_capacity(text.len().min(max));
     for character in text.chars().map(shown) {

@@ -1,7 +1,7 @@
 //! Authentication of the calls to V-IPU controllers: plain text or TLS, and the credentials.
 //!
-//! The files belong to an admin or to the volume of a Secret. `Auth::new` validates their contents before it uses them,
-//! so that an error names the file.
+//! The files belong to an admin or to the volume of a Secret. `Auth::new` validates their contents
+//! before it uses them, so that an error names the file.
 
 pub mod files;
 

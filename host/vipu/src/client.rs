@@ -56,8 +56,8 @@ impl Default for Deadlines {
     }
 }
 
-/// A client of one V-IPU controller. Clones share one connection. It opens at the first call, and again after a failure
-/// or a change of the certificates or credentials.
+/// A client of one V-IPU controller. Clones share one connection. It opens at the first call, and
+/// again after a failure or a change of the certificates or credentials.
 #[derive(Clone, Debug)]
 pub struct VipuClient {
     pub(super) inner: Arc<Inner>,
@@ -74,8 +74,8 @@ pub(super) struct Inner {
 }
 
 impl VipuClient {
-    /// A client of `controller`, in plain text and without credentials. It sends nothing yet. It must be used within a
-    /// tokio runtime.
+    /// A client of `controller`, in plain text and without credentials. It sends nothing yet. It
+    /// must be used within a tokio runtime.
     pub fn new(controller: &ControllerRef, deadlines: Deadlines) -> Result<Self, VipuError> {
         Self::with_auth(controller, deadlines, auth::plain())
     }
@@ -138,8 +138,8 @@ impl VipuClient {
         self.change(message, is_about).await?
     }
 
-    /// Removes the partition that has this id now. With `force`, the controller ignores errors of the removal. Sent at
-    /// most once.
+    /// Removes the partition that has this id now. With `force`, the controller ignores errors of
+    /// the removal. Sent at most once.
     pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
         let message = proto::RemovePartitionRequest {
             partition_id: id.to_owned(),
@@ -148,8 +148,8 @@ impl VipuClient {
         self.change(message, drop).await
     }
 
-    /// Resets the partition that has this id now. With `relocatable`, the controller may move it to other IPUs. Sent at
-    /// most once.
+    /// Resets the partition that has this id now. With `relocatable`, the controller may move it to
+    /// other IPUs. Sent at most once.
     pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
         let message = proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
@@ -172,8 +172,8 @@ impl VipuClient {
         self.read(request, state).await?
     }
 
-    /// Lists the partitions of all owners on the controller: at least as many as a V-POD can have, and more if the
-    /// memory budget allows it.
+    /// Lists the partitions of all owners on the controller: at least as many as a V-POD can have,
+    /// and more if the memory budget allows it.
     pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
         let (partitions, _) = self.listing().await?;
         Ok(partitions)
@@ -198,7 +198,8 @@ impl VipuClient {
         Ok(Inventory::new(ipus, partitions).and_used(more))
     }
 
-    /// The configuration with which the process of GCD `gcd` attaches to the IPUs of partition `id`.
+    /// The configuration with which the process of GCD `gcd` attaches to the IPUs of partition
+    /// `id`.
     pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
         type Request = proto::GetPartitionIpuofConfigRequest;
         let request = Request {
@@ -213,8 +214,8 @@ impl VipuClient {
         config.ok_or(incomplete::<Request>("GCD configuration"))
     }
 
-    /// Difference between the size of an active partition and the request, if its controller reports it. `None` also if
-    /// the controller does not answer.
+    /// Difference between the size of an active partition and the request, if its controller
+    /// reports it. `None` also if the controller does not answer.
     pub async fn size_mismatch(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
         let config = self.ipuof_config(id, 0).await.ok()?;
         model::size_mismatch(&config, ipus, gcds)
@@ -242,12 +243,13 @@ impl VipuClient {
 
     /// Looks up partition `id`, which was requested under `account`.
     ///
-    /// A status answers at once. If the status is refused, the list of partitions decides, because the code for a
-    /// missing partition is not published. A list may contain only what its caller may see, and NotFound may hide a
-    /// partition of another user: neither is an answer to another account than the one of the request. An error means
-    /// that the state is unknown.
+    /// A status answers at once. If the status is refused, the list of partitions decides, because
+    /// the code for a missing partition is not published. A list may contain only what its caller
+    /// may see, and NotFound may hide a partition of another user: neither is an answer to another
+    /// account than the one of the request. An error means that the state is unknown.
     pub async fn lookup_as(&self, id: &str, account: Option<&str>) -> Result<Lookup, VipuError> {
-        // Hundreds may wait for their turn, which counts in no deadline. The semaphore is never closed.
+        // Hundreds may wait for their turn, which counts in no deadline. The semaphore is never
+        // closed.
         let _permit = self.inner.lookups.acquire().await;
         match self.status(id).await {
             Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Lookup::Absent),
@@ -264,8 +266,9 @@ impl VipuClient {
         }
     }
 
-    /// Returns the state of `id` if the list contains it although its status was refused. It reads the status again,
-    /// because the partition may be new. If that fails, it returns the state from the list entry.
+    /// Returns the state of `id` if the list contains it although its status was refused. It reads
+    /// the status again, because the partition may be new. If that fails, it returns the state from
+    /// the list entry.
     async fn listed_state(&self, id: &str) -> Result<Option<PartitionState>, VipuError> {
         // The whole list is searched, regardless of its length.
         let find = |reply| {
@@ -282,8 +285,8 @@ impl VipuClient {
         }))
     }
 
-    /// Sends one call that changes something, once. The timeout in the request is a little longer than the deadline of
-    /// this client, so that this client ends the call.
+    /// Sends one call that changes something, once. The timeout in the request is a little longer
+    /// than the deadline of this client, so that this client ends the call.
     async fn change<C: Call, R>(
         &self,
         message: C,
@@ -297,9 +300,9 @@ impl VipuClient {
             .await
     }
 
-    /// Sends a read. It retries after a short pause while the controller cannot be reached, within the deadline of
-    /// reads. It does not retry an attempt that failed slowly: nothing answers at that address, and the caller has
-    /// waited long enough.
+    /// Sends a read. It retries after a short pause while the controller cannot be reached, within
+    /// the deadline of reads. It does not retry an attempt that failed slowly: nothing answers at
+    /// that address, and the caller has waited long enough.
     ///
     /// `take` extracts the value to keep from the reply.
     async fn read<C: Call, R>(
@@ -326,9 +329,9 @@ impl VipuClient {
             .await
     }
 
-    /// Waits for a call until its deadline. After a missed deadline, the next call gets a new connection: the old one
-    /// may be dead unnoticed, for example after a power failure of the peer. The call is boxed because its state takes
-    /// kilobytes, which every caller would contain.
+    /// Waits for a call until its deadline. After a missed deadline, the next call gets a new
+    /// connection: the old one may be dead unnoticed, for example after a power failure of the
+    /// peer. The call is boxed because its state takes kilobytes, which every caller would contain.
     async fn with_deadline<T>(
         &self,
         method: &'static str,

@@ -1,4 +1,5 @@
-//! Decodes messages of the V-IPU API within a budget: two bytes on the wire become a structure of hundreds.
+//! Decodes messages of the V-IPU API within a budget: two bytes on the wire become a structure of
+//! hundreds.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use tonic_prost::ProstCodec;
 
 use super::proto::{IpuofDevice, Partition};
 
-/// Steps in which a message may be read. A field takes two, one with a text three. The largest reply is the attributes
-/// of all IPUs: of 256, as many as a V-POD has, with 60 attributes each it takes 124,000.
+/// Steps in which a message may be read. A field takes two, one with a text three. The largest
+/// reply is the attributes of all IPUs: of 256, as many as a V-POD has, with 60 attributes each it
+/// takes 124,000.
 const STEPS: usize = 1 << 17;
 
-/// Memory that a message may take once it is decoded, beside its bytes: the larger of the messages that a reply lists,
-/// in a vector that is copied as it grows.
+/// Memory that a message may take once it is decoded, beside its bytes: the larger of the messages
+/// that a reply lists, in a vector that is copied as it grows.
 pub(super) const DECODED: usize = STEPS / 2 * 3 * LISTED;
 
 const LISTED: usize = if size_of::<Partition>() > size_of::<IpuofDevice>() {

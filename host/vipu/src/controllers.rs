@@ -1,8 +1,10 @@
-//! Pure: parses the admin's list of V-IPU controllers. An invalid entry does not affect the valid ones.
+//! Pure: parses the admin's list of V-IPU controllers. An invalid entry does not affect the valid
+//! ones.
 //!
-//! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an IPv4 address, or an
-//! IPv6 address in brackets. The default port is 8090. `key=value` is the label of the nodes that reach the controller.
-//! The options `:cluster=name` and `:allocation=name` may follow. Blank lines, `# comments` and the dashes of a YAML list are allowed.
+//! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an
+//! IPv4 address, or an IPv6 address in brackets. The default port is 8090. `key=value` is the label
+//! of the nodes that reach the controller. The options `:cluster=name` and `:allocation=name` may
+//! follow. Blank lines, `# comments` and the dashes of a YAML list are allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,7 +155,8 @@ fn controller(entry: &str) -> Result<(ControllerRef, CreateScope), String> {
     Ok((controller, scope))
 }
 
-/// Splits an entry into the address, the node label and the options. Neither a host nor a port contains `=`.
+/// Splits an entry into the address, the node label and the options. Neither a host nor a port
+/// contains `=`.
 fn split_label(entry: &str) -> Option<(&str, &str, impl Iterator<Item = &str>)> {
     let colons = entry.match_indices(':').map(|(index, _)| index);
     let mut pieces = colons.map(|index| (&entry[..index], entry[index + 1..].split(':')));

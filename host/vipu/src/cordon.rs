@@ -8,8 +8,8 @@ use ipu_api::vipu_controller::{CordonState, CordonStates};
 
 use super::controllers::{self, EntryProblem};
 
-/// Keys of the ConfigMap that contained the cordons in version 0.1.0, each with the field of a VIPUController that
-/// replaces it.
+/// Keys of the ConfigMap that contained the cordons in version 0.1.0, each with the field of a
+/// VIPUController that replaces it.
 const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "draining")];
 
 /// Requests of admins, by the name of the VIPUController.
@@ -24,8 +24,8 @@ pub struct CordonRequest {
     pub address: Option<String>,
 }
 
-/// The cordoned and drained controllers. An unlisted controller counts while it has an object. An object that an admin
-/// creates before the controller is listed counts from the first moment on.
+/// The cordoned and drained controllers. An unlisted controller counts while it has an object. An
+/// object that an admin creates before the controller is listed counts from the first moment on.
 pub fn states(requests: &CordonRequests, entries: &[ControllerRef]) -> CordonStates {
     let listed = entries.iter().map(|entry| entry.name.as_str());
     // For an unlisted controller, only the status contains its address.

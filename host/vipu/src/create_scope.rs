@@ -1,6 +1,8 @@
-//! Pure: the cluster and the allocation of a V-IPU controller in which the operator creates partitions.
+//! Pure: the cluster and the allocation of a V-IPU controller in which the operator creates
+//! partitions.
 //!
-//! An entry of the list of controllers names them after its node label: `host:port:key=value:cluster=a:allocation=b`.
+//! An entry of the list of controllers names them after its node label:
+//! `host:port:key=value:cluster=a:allocation=b`.
 
 use ipu_api::dns1123::is_label_value;
 use ipu_text::sanitize;
@@ -10,7 +12,8 @@ use super::proto;
 /// Longest part of an invalid option in a message, in bytes.
 const SHOWN_MAX: usize = 80;
 
-/// The part of a V-IPU controller in which partitions are created. An empty name leaves the choice to the controller.
+/// The part of a V-IPU controller in which partitions are created. An empty name leaves the choice
+/// to the controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateScope {
     /// Name of the cluster (`cluster_id` of a request).

@@ -1,4 +1,5 @@
-//! Pure: the admin's entries about controllers that have left the list: permanently gone, or renamed.
+//! Pure: the admin's entries about controllers that have left the list: permanently gone, or
+//! renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +16,15 @@ pub const RENAMED: &str = "renamed";
 /// Information of an admin about controllers that have left the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departed {
-    /// Names of controllers that are gone for good: nothing remains on them, and the operator does not call them.
+    /// Names of controllers that are gone for good: nothing remains on them, and the operator does
+    /// not call them.
     pub gone: BTreeSet<String>,
     /// Names of renamed controllers, each with its current entry in the list.
     pub renamed: BTreeMap<String, ControllerRef>,
 }
 
-/// Reads both keys. Entries are separated by commas or newlines. An entry without a port has the default port.
+/// Reads both keys. Entries are separated by commas or newlines. An entry without a port has the
+/// default port.
 pub fn parse(
     gone: Option<&str>,
     renamed: Option<&str>,

@@ -12,18 +12,20 @@ use super::auth::AuthError;
 /// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
 
-/// Error of a call to a V-IPU controller without a valid answer. The messages do not repeat the name of the controller,
-/// which is shown with them.
+/// Error of a call to a V-IPU controller without a valid answer. The messages do not repeat the
+/// name of the controller, which is shown with them.
 ///
-/// Graphcore does not document which code a server sends in which case. After any failed create, remove or reset,
-/// `VipuClient::lookup` reads the state. The variants only indicate the probability that the call was carried out.
+/// Graphcore does not document which code a server sends in which case. After any failed create,
+/// remove or reset, `VipuClient::lookup` reads the state. The variants only indicate the
+/// probability that the call was carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {
     /// The controller's address is not valid. Nothing was sent; correct `controllers.yaml`.
     #[error("its address is not valid")]
     Address(#[source] tonic::transport::Error),
-    /// A status names a controller that is not in the admin's list, with an address that differs from its name. Nothing
-    /// was sent: a status written by hand must not send the credentials to another server.
+    /// A status names a controller that is not in the admin's list, with an address that differs
+    /// from its name. Nothing was sent: a status written by hand must not send the credentials to
+    /// another server.
     #[error(
         "the status gives it the address {address:?}, which is not its name, and it is not in \
          the admin's list; list it, or correct host and port in the status"
@@ -32,8 +34,8 @@ pub enum VipuError {
         /// Host and port of the controller in the status.
         address: String,
     },
-    /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or the
-    /// option that the source names.
+    /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or
+    /// the option that the source names.
     #[error(
         "the certificates or credentials for V-IPU controllers cannot be used; the admin has to fix the Secrets of \
          vipuProxy.vipu"
@@ -61,8 +63,8 @@ pub enum VipuError {
         /// Message of the server.
         message: String,
     },
-    /// The controller refused the certificate, user id or API key of the operator. Nothing was done; the admin has to
-    /// fix it.
+    /// The controller refused the certificate, user id or API key of the operator. Nothing was
+    /// done; the admin has to fix it.
     #[error(
         "it denies the operator {method}; the admin has to fix the Secrets of vipuProxy.vipu, and \
          free capacity is not the cause: {message} ({code:?})"
@@ -75,16 +77,16 @@ pub enum VipuError {
         /// Message of the server.
         message: String,
     },
-    /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from
-    /// the current one.
+    /// The controller shows no partition of this id, which was requested under another user id: it
+    /// may be hidden from the current one.
     #[error(
         "it shows no such partition, but the partition was requested under another V-IPU user id, and may be \
          hidden from this one; restore the former user id, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
     OtherAccount,
-    /// The answer is about another partition than the request. Look up the state; the owner of the other id is not
-    /// known.
+    /// The answer is about another partition than the request. Look up the state; the owner of the
+    /// other id is not known.
     #[error("its answer to {method} is about partition {answered:?}, not {asked:?}")]
     OtherPartition {
         /// The method that was called.
@@ -102,14 +104,15 @@ pub enum VipuError {
         /// Name of the missing part.
         missing: &'static str,
     },
-    /// A read of the controller has not ended yet, and the caller does not wait for it. Retry later.
+    /// A read of the controller has not ended yet, and the caller does not wait for it. Retry
+    /// later.
     #[error("it has not answered yet")]
     NotAnswered,
 }
 
 impl VipuError {
-    /// Whether the operator may lack the right to see the partition. Then an empty result does not prove that the
-    /// partition is gone.
+    /// Whether the operator may lack the right to see the partition. Then an empty result does not
+    /// prove that the partition is gone.
     pub fn is_denial(&self) -> bool {
         matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
@@ -131,8 +134,8 @@ impl VipuError {
         }
     }
 
-    /// Whether the controller reports a lack of free IPUs: `ResourceExhausted`, as gRPC defines it. Any other refusal
-    /// may concern this request alone.
+    /// Whether the controller reports a lack of free IPUs: `ResourceExhausted`, as gRPC defines it.
+    /// Any other refusal may concern this request alone.
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,
@@ -143,7 +146,8 @@ impl VipuError {
         )
     }
 
-    /// Whether the controller cannot be reached, or did not answer the call in time. The next call may take as long.
+    /// Whether the controller cannot be reached, or did not answer the call in time. The next call
+    /// may take as long.
     pub fn is_unanswered(&self) -> bool {
         match self {
             VipuError::Unreachable(_) | VipuError::NotAnswered => true,
@@ -163,9 +167,9 @@ impl VipuError {
 
     /// Converts a status to an error.
     ///
-    /// A status with a source comes from this side: the connection failed, or the call was aborted. A status without a
-    /// source comes from the server. If its code means a failure half-way, of the server or of a proxy before it, the
-    /// outcome is open.
+    /// A status with a source comes from this side: the connection failed, or the call was aborted.
+    /// A status without a source comes from the server. If its code means a failure half-way, of
+    /// the server or of a proxy before it, the outcome is open.
     pub(super) fn from_status(method: &'static str, status: Status) -> Self {
         let status = sanitized(status);
         if is_caused_by::<ConnectError>(&status) {
@@ -222,8 +226,9 @@ fn of_tls(status: &Status) -> &'static str {
     }
 }
 
-/// A status with a sanitized message. Of a status from the server, only code and message are kept, because its metadata
-/// may contain anything. A status from this side is described by its innermost cause.
+/// A status with a sanitized message. Of a status from the server, only code and message are kept,
+/// because its metadata may contain anything. A status from this side is described by its innermost
+/// cause.
 fn sanitized(status: Status) -> Status {
     if status.source().is_some() {
         return status;
@@ -263,7 +268,8 @@ fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(<dyn Error + 'static>::is::<E>)
 }
 
-/// The TLS failure among the causes, if there is one. An I/O error contains it without naming it as its source.
+/// The TLS failure among the causes, if there is one. An I/O error contains it without naming it as
+/// its source.
 fn tls_failure(status: &Status) -> Option<String> {
     causes(status).find_map(|cause| {
         let inner = cause
@@ -274,8 +280,8 @@ fn tls_failure(status: &Status) -> Option<String> {
     })
 }
 
-/// Message of the innermost cause: "connection refused" is more precise than "transport error". Some contain text that
-/// the peer sent when it closed the connection.
+/// Message of the innermost cause: "connection refused" is more precise than "transport error".
+/// Some contain text that the peer sent when it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().unwrap_or(error);
     let words = match innermost.downcast_ref::<Status>() {

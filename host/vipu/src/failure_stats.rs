@@ -27,7 +27,8 @@ const DEVICES_SHOWN: usize = 8;
 /// Maximum number of IPUs kept over all failures of one controller.
 const DEVICES_MAX: usize = 16_384;
 
-/// Maximum number of failures, of resets, and of partitions with either kept for one controller. The oldest are dropped.
+/// Maximum number of failures, of resets, and of partitions with either kept for one controller.
+/// The oldest are dropped.
 const EVENTS_MAX: usize = 4096;
 
 /// Failures and resets of all controllers.
@@ -184,8 +185,8 @@ impl FailureLog {
             .collect()
     }
 
-    /// Records the reset counter of a partition. From a counter that was not observed before, only the last reset
-    /// counts, because the others may be older than a day.
+    /// Records the reset counter of a partition. From a counter that was not observed before, only
+    /// the last reset counts, because the others may be older than a day.
     pub fn record_resets(
         &mut self,
         controller: &str,

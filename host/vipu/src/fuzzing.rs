@@ -1,8 +1,10 @@
-//! Fuzz targets of `tests/fuzz`: functions from bytes, which panic where an invariant of parsed input breaks.
+//! Fuzz targets of `tests/fuzz`: functions from bytes, which panic where an invariant of parsed
+//! input breaks.
 
 use crate::invariants;
 
-/// The ConfigMap of the controllers: the list, and after lines of dashes the gone and renamed controllers.
+/// The ConfigMap of the controllers: the list, and after lines of dashes the gone and renamed
+/// controllers.
 pub fn controllers_yaml(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut values = text.split("---\n");

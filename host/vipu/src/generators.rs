@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::invariants;
 use super::proto;
 
-/// Answers of a controller: its list of partitions, its IPUs, and consecutive statuses with the hours between them.
+/// Answers of a controller: its list of partitions, its IPUs, and consecutive statuses with the
+/// hours between them.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     partitions: Vec<proto::Partition>,

@@ -19,11 +19,12 @@ use super::proto::list_ipu_attributes_reply::Entry;
 /// Longest text of a controller that is kept, in bytes.
 const TEXT_MAX: usize = 256;
 
-/// Longest message about an entry, in bytes. The entry and its parts are truncated to 80 characters before, and an
-/// unprintable character takes ten bytes.
+/// Longest message about an entry, in bytes. The entry and its parts are truncated to 80 characters
+/// before, and an unprintable character takes ten bytes.
 const PROBLEM_MAX: usize = 2_000;
 
-/// Every entry of a list is accepted, or reported with its position; no controller is accepted twice.
+/// Every entry of a list is accepted, or reported with its position; no controller is accepted
+/// twice.
 pub(crate) fn check_list(text: &str) {
     let list = controllers::parse(text);
     let mut names = BTreeSet::new();
@@ -37,8 +38,8 @@ pub(crate) fn check_list(text: &str) {
     assert_eq!(list.entries.len() + list.problems.len(), pieces, "{text:?}");
 }
 
-/// Checks that no listed controller is gone or renamed, that each renamed one has a listed name, and that every other
-/// entry is reported.
+/// Checks that no listed controller is gone or renamed, that each renamed one has a listed name,
+/// and that every other entry is reported.
 pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&str>) {
     let entries = controllers::parse(list).entries;
     let (departed, problems) = departed::parse(gone, renamed, &entries);
@@ -57,7 +58,8 @@ pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&st
     assert!(departed.gone.len() + departed.renamed.len() + problems.len() <= pieces);
 }
 
-/// Checks that the problems are in the order of the text, each with its line. Returns the number of entries.
+/// Checks that the problems are in the order of the text, each with its line. Returns the number of
+/// entries.
 fn check_problems(text: &str, problems: &[EntryProblem]) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut before = 0;
@@ -146,7 +148,8 @@ pub(crate) fn check_bytes(bytes: &[u8]) {
     }
 }
 
-/// Checks that devices are reported unchanged, and that a size mismatch is reported only if there is one.
+/// Checks that devices are reported unchanged, and that a size mismatch is reported only if there
+/// is one.
 pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: u32) {
     let devices = gcd.devices.len();
     let config = GcdConfig::from(gcd);
@@ -168,7 +171,8 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
     }
 }
 
-/// Checks that the stats contain no more failures than observed, with this number of hours between two observations.
+/// Checks that the stats contain no more failures than observed, with this number of hours between
+/// two observations.
 pub(crate) fn check_failure_stats(looks: impl IntoIterator<Item = (proto::PartitionStatus, i64)>) {
     let mut log = FailureLog::default();
     let mut now = Timestamp::UNIX_EPOCH;

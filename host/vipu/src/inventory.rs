@@ -1,9 +1,10 @@
 //! Caches the number of IPUs and of free IPUs of each controller.
 //!
-//! Guarantees: callers for one controller share one read at a time, which ends even without them. An answer of `all`
-//! and `of` is not older than its caller allows, nor than the last call of `forget` before. Every answer includes the
-//! partitions of later calls of `took`. A controller that does not answer is not called again for a while, and the
-//! error is cached. No controller delays a caller of `all_soon` or `of_soon` for long.
+//! Guarantees: callers for one controller share one read at a time, which ends even without them.
+//! An answer of `all` and `of` is not older than its caller allows, nor than the last call of
+//! `forget` before. Every answer includes the partitions of later calls of `took`. A controller
+//! that does not answer is not called again for a while, and the error is cached. No controller
+//! delays a caller of `all_soon` or `of_soon` for long.
 
 mod cache;
 
@@ -29,7 +30,8 @@ const VERSION_WAIT: Duration = Duration::from_secs(2);
 pub struct Report {
     /// The controller.
     pub controller: ControllerRef,
-    /// Its inventory, or the error of the read. It includes partitions that were created since the read.
+    /// Its inventory, or the error of the read. It includes partitions that were created since the
+    /// read.
     pub inventory: Result<Inventory, Arc<VipuError>>,
     /// Version of its server at the last read. `None`: it has never reported one.
     pub version: Option<String>,
@@ -66,16 +68,17 @@ impl Inventories {
         }
     }
 
-    /// Every listed controller in order, also under a second name, each read at most `max_age` ago. It takes as long as
-    /// the slowest controller.
+    /// Every listed controller in order, also under a second name, each read at most `max_age` ago.
+    /// It takes as long as the slowest controller.
     pub async fn all(&self, max_age: Duration) -> Vec<Report> {
         let known = self.listed();
         let reports = known.listed.iter().map(|entry| self.of(entry, max_age));
         futures::future::join_all(reports).await
     }
 
-    /// The same, but it takes half a second at most. A controller that has not answered by then has its last reading,
-    /// or is unreachable if that is older than half a minute. Its later answer ends `late_answer`.
+    /// The same, but it takes half a second at most. A controller that has not answered by then has
+    /// its last reading, or is unreachable if that is older than half a minute. Its later answer
+    /// ends `late_answer`.
     pub async fn all_soon(&self, max_age: Duration) -> Vec<Report> {
         let known = self.listed();
         let entries = known.entries.iter();
@@ -120,15 +123,15 @@ impl Inventories {
         self.late_answers.notified().await;
     }
 
-    /// Records that partition `id` with this number of IPUs was just created on this controller. Reading the list after
-    /// each creation would take longer with each partition.
+    /// Records that partition `id` with this number of IPUs was just created on this controller.
+    /// Reading the list after each creation would take longer with each partition.
     pub fn took(&self, controller: &str, id: &str, ipus: u32) {
         let cache = self.cache_of(controller);
         cache.state().add_taken(Uid::of(id), ipus);
     }
 
-    /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and
-    /// the controller lists the partition at some time before it answers.
+    /// Counts a partition of so many IPUs on this controller until the result is dropped: the
+    /// request is under way, and the controller lists the partition at some time before it answers.
     pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
         let (cache, id) = (self.cache_of(controller), Uid::of(id));
         cache.state().begin_request(id, ipus);
@@ -140,7 +143,8 @@ impl Inventories {
         self.cache_of(controller).state().add_removed(Uid::of(id));
     }
 
-    /// Records a removal or a request on this controller with an unknown effect, so that the cached inventory is stale.
+    /// Records a removal or a request on this controller with an unknown effect, so that the cached
+    /// inventory is stale.
     pub fn forget(&self, controller: &str) {
         self.cache_of(controller).state().forget();
     }

@@ -1,10 +1,12 @@
 //! A client of the gRPC API of V-IPU controllers.
 //!
 //! Entry points:
-//! - [`VipuClient`] calls one controller, [`Registry`] keeps a client for each controller of an admin's list, and
-//!   [`Inventories`] caches what they report.
-//! - [`model`] has the values, and [`error`] the errors and whether the operation may have been carried out.
-//! - [`failure_stats`] counts the failures of a day, and [`cordon`] has the controllers that take no new partitions.
+//! - [`VipuClient`] calls one controller, [`Registry`] keeps a client for each controller of an
+//!   admin's list, and [`Inventories`] caches what they report.
+//! - [`model`] has the values, and [`error`] the errors and whether the operation may have been
+//!   carried out.
+//! - [`failure_stats`] counts the failures of a day, and [`cordon`] has the controllers that take
+//!   no new partitions.
 //! - [`auth`] reads certificates and credentials, and [`proto`] is the API of the server.
 //!
 //! It must not know jobs, policies, the queue of requests, or a client of Kubernetes' objects.

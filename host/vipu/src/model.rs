@@ -23,15 +23,17 @@ const ERROR_MAX: usize = 512;
 /// Errors of one partition that are kept.
 const ERRORS_MAX: usize = 8;
 
-/// Maximum number of partitions in the inventory of one controller. Further partitions only count with their IPUs.
+/// Maximum number of partitions in the inventory of one controller. Further partitions only count
+/// with their IPUs.
 pub const PARTITIONS_MAX: usize = 16_384;
 
-/// Maximum memory of one of them, in bytes: the value, its id with the overhead of the allocator, and its entry among
-/// the ids of an inventory.
+/// Maximum memory of one of them, in bytes: the value, its id with the overhead of the allocator,
+/// and its entry among the ids of an inventory.
 pub(super) const LISTED_MAX: usize =
     size_of::<ListedPartition>() + TEXT_MAX + 16 + 2 * size_of::<Uid>();
 
-/// Maximum number of devices kept for one GCD: one more than a V-POD has IPUs, so that a size mismatch remains visible.
+/// Maximum number of devices kept for one GCD: one more than a V-POD has IPUs, so that a size
+/// mismatch remains visible.
 const DEVICES_MAX: usize = 257;
 
 /// Properties of a new partition.
@@ -253,8 +255,8 @@ impl From<proto::IpuofDevice> for Device {
     }
 }
 
-/// Compares the devices of GCD 0 with the request of a partition with `ipus` and `gcds`. Returns `None` if the
-/// controller reports no device.
+/// Compares the devices of GCD 0 with the request of a partition with `ipus` and `gcds`. Returns
+/// `None` if the controller reports no device.
 pub fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
     let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
     let asked = ipus.checked_div(gcds)?;
@@ -262,8 +264,8 @@ pub fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String>
         .then(|| format!("made with {made} IPUs for GCD 0, {asked} were requested"))
 }
 
-/// A name, id or version of a controller, sanitized. A text that changes was no id of the operator, and is none
-/// afterwards.
+/// A name, id or version of a controller, sanitized. A text that changes was no id of the operator,
+/// and is none afterwards.
 pub(super) fn named(text: &str) -> String {
     sanitize(text, TEXT_MAX)
 }

@@ -1,6 +1,7 @@
 //! Gives random input to the parsers of the admin's list and of the replies of controllers.
 //!
-//! `IPU_OPERATOR_FUZZ_CASES` is the number of inputs of each property. A failure prints the smallest input.
+//! `IPU_OPERATOR_FUZZ_CASES` is the number of inputs of each property. A failure prints the
+//! smallest input.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! The generated messages, clients and servers of `proto/vipu.proto`, and the proof that they fit the wire.
+//! The generated messages, clients and servers of `proto/vipu.proto`, and the proof that they fit
+//! the wire.
 
 #![allow(
     missing_docs,

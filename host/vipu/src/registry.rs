@@ -29,7 +29,8 @@ pub struct Known {
     pub listed: Vec<ControllerRef>,
     /// The second names of controllers in the list, each with the first one. They count as renamed.
     pub duplicates: BTreeMap<String, String>,
-    /// By name of a listed controller: where partitions are created. Missing: the controller chooses.
+    /// By name of a listed controller: where partitions are created. Missing: the controller
+    /// chooses.
     pub scopes: BTreeMap<String, CreateScope>,
     /// The cordoned controllers, listed or not.
     pub cordons: CordonStates,
@@ -68,7 +69,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry without controllers. Its clients have these deadlines, and use plain text without credentials.
+    /// A registry without controllers. Its clients have these deadlines, and use plain text without
+    /// credentials.
     pub fn new(deadlines: Deadlines) -> Self {
         Self::with_auth(deadlines, auth::plain())
     }
@@ -95,8 +97,8 @@ impl Registry {
         self.known.subscribe()
     }
 
-    /// The client of a controller, listed or not. The operator still removes its partitions from an unlisted
-    /// controller, at the address in its name. Must be called within a tokio runtime.
+    /// The client of a controller, listed or not. The operator still removes its partitions from an
+    /// unlisted controller, at the address in its name. Must be called within a tokio runtime.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
         // A status that somebody wrote by hand must not redirect calls.
         let known = self.known();
@@ -122,8 +124,8 @@ impl Registry {
         Ok(client.creating_in(scope))
     }
 
-    /// Follows the ConfigMap after each change until `objects` end, which those of a watch never do. After an error of the
-    /// watch, the last list stays until the watch recovers.
+    /// Follows the ConfigMap after each change until `objects` end, which those of a watch never
+    /// do. After an error of the watch, the last list stays until the watch recovers.
     pub async fn follow<E: Display>(
         &self,
         objects: impl Stream<Item = Result<Option<ConfigMap>, E>>,
@@ -153,7 +155,8 @@ impl Registry {
         self.known.send_replace(Arc::new(known));
     }
 
-    /// Leaves out the controllers of the list that are in it under another name before, each with that name.
+    /// Leaves out the controllers of the list that are in it under another name before, each with
+    /// that name.
     pub fn set_duplicates(&self, duplicates: &BTreeMap<String, String>) {
         let requests = self.cordon_requests.lock();
         let before = self.known();
@@ -220,8 +223,8 @@ impl Known {
     }
 }
 
-/// The controllers of a ConfigMap, with the previous cordons. Without a list, the last valid one stays: the accidental
-/// deletion of a ConfigMap must not remove all controllers.
+/// The controllers of a ConfigMap, with the previous cordons. Without a list, the last valid one
+/// stays: the accidental deletion of a ConfigMap must not remove all controllers.
 fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     let value = |key| {
         let values = object.map(|object| object.data.as_ref());

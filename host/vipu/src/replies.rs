@@ -1,10 +1,11 @@
 //! Bounds the memory of the replies of all V-IPU controllers, including faulty ones.
 //!
-//! Flow: the first `SMALL` bytes of a reply are read at once. The rest needs two permits: one of its controller, and
-//! one of the few that all controllers share. Until then, the flow control of HTTP/2 stops the sender. The reply keeps
-//! its permits until it is decoded. A slow reply loses them while others wait, so that a controller that stops sending
-//! does not delay the others for long. Replies are decoded one after the other, and each keeps no more list entries
-//! than the share of its controller.
+//! Flow: the first `SMALL` bytes of a reply are read at once. The rest needs two permits: one of
+//! its controller, and one of the few that all controllers share. Until then, the flow control of
+//! HTTP/2 stops the sender. The reply keeps its permits until it is decoded. A slow reply loses
+//! them while others wait, so that a controller that stops sending does not delay the others for
+//! long. Replies are decoded one after the other, and each keeps no more list entries than the
+//! share of its controller.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,42 +29,45 @@ use super::model::{LISTED_MAX, PARTITIONS_MAX};
 /// Concurrent reads of one controller. A controller that does not answer delays no other.
 pub(super) const READS: usize = 8;
 
-/// Concurrent lookups of partitions on one controller. They leave some reads to its inventory and its version.
+/// Concurrent lookups of partitions on one controller. They leave some reads to its inventory and
+/// its version.
 pub(super) const LOOKUPS: usize = READS - 2;
 
-/// Largest reply that is read, in bytes: the attributes of some thousand IPUs. A V-POD has at most 256.
+/// Largest reply that is read, in bytes: the attributes of some thousand IPUs. A V-POD has at most
+/// 256.
 pub(super) const REPLY_MAX: usize = 8 << 20;
 
 /// Bytes of a reply that are read without a permit. The status of a partition has some hundred.
 const SMALL: usize = 16 << 10;
 
-/// Bytes that a controller may send before they are read: for one reply, and for all. Replies that wait for a permit
-/// never fill the connection, because a reply with the permit may need it.
+/// Bytes that a controller may send before they are read: for one reply, and for all. Replies that
+/// wait for a permit never fill the connection, because a reply with the permit may need it.
 pub(super) const STREAM_WINDOW: u32 = 16 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 256 << 10;
 
 /// Replies larger than `SMALL` that are read at the same time.
 const LARGE: usize = 8;
 
-/// Time limit of a large reply while others wait. The largest valid one, of some hundred KiB, arrives within a few
-/// milliseconds.
+/// Time limit of a large reply while others wait. The largest valid one, of some hundred KiB,
+/// arrives within a few milliseconds.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// Partitions kept from the list of each controller: as many as the largest V-POD has IPUs. Beyond that, all
-/// controllers together may keep as many as one controller may have.
+/// Partitions kept from the list of each controller: as many as the largest V-POD has IPUs. Beyond
+/// that, all controllers together may keep as many as one controller may have.
 const KEPT_EACH: usize = 256;
 
 /// Number of simultaneously faulty controllers in `MOST`.
 const CONTROLLERS: usize = 256;
 
-/// Maximum memory of a connection in the kernel, and of its task with the buffers of TLS for both directions.
+/// Maximum memory of a connection in the kernel, and of its task with the buffers of TLS for both
+/// directions.
 const CONNECTION: usize = (128 << 10) + (48 << 10);
 
 /// Readers of a list at the same time: the inventory, the one that replaces it, and the sweep.
 const READERS: usize = 3;
 
-/// Maximum memory of the replies of 256 controllers, in bytes. A growing buffer has up to twice the capacity of its
-/// content.
+/// Maximum memory of the replies of 256 controllers, in bytes. A growing buffer has up to twice the
+/// capacity of its content.
 pub const MOST: usize = CONTROLLERS
     * (CONNECTION + CONNECTION_WINDOW as usize + READS * 2 * (SMALL + STREAM_WINDOW as usize))
     + LARGE * 2 * REPLY_MAX
@@ -152,7 +156,8 @@ impl Part {
         }
     }
 
-    /// Returns how many of the listed partitions may be kept. Those of the controller's previous list are dropped soon.
+    /// Returns how many of the listed partitions may be kept. Those of the controller's previous
+    /// list are dropped soon.
     pub(super) fn reserve(&self, listed: usize) -> usize {
         let (mut own, mut left) = (self.0.kept.lock(), self.0.all.0.kept.lock());
         *left += *own;

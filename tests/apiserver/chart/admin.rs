@@ -16,7 +16,8 @@ use cluster::{
 
 use crate::planes;
 
-/// The Kubernetes version for `helm template` and `helm lint`. An installation reads it from the cluster.
+/// The Kubernetes version for `helm template` and `helm lint`. An installation reads it from the
+/// cluster.
 pub(crate) const KUBERNETES: &str = "--kube-version=1.37.2";
 
 /// Helm and kubectl on a control plane. Namespace, release and fullname are all `name`.

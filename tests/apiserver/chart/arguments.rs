@@ -1,4 +1,5 @@
-//! The processes understand the arguments that the chart passes to them, according to their own definition.
+//! The processes understand the arguments that the chart passes to them, according to their own
+//! definition.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +34,8 @@ fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2
     (*controller, proxy.proxy, levels)
 }
 
-/// Returns the arguments of the process that issues certificates, as a chart with these values passes them.
+/// Returns the arguments of the process that issues certificates, as a chart with these values
+/// passes them.
 pub(crate) fn certificates_options(values: Option<&str>) -> CertificatesOptions {
     match parsed("certificates", values) {
         Task::Certificates(options) => *options,
@@ -86,8 +88,8 @@ const OF_THE_ALLOCATOR: &str = "_RJEM_MALLOC_CONF";
 /// Start of the variables that the traces read, which are no options.
 const OF_TRACES: &str = "OTEL_RESOURCE_ATTRIBUTES_";
 
-/// Returns the command line of a container. A variable of its environment becomes the option that reads it, so that
-/// the test finds variables that nothing reads.
+/// Returns the command line of a container. A variable of its environment becomes the option that
+/// reads it, so that the test finds variables that nothing reads.
 fn command_line(container: &Value) -> Vec<String> {
     let list = |name: &str| container[name].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -1,4 +1,5 @@
-//! The process that issues certificates, and the processes that read them, each with the rights that the chart grants.
+//! The process that issues certificates, and the processes that read them, each with the rights
+//! that the chart grants.
 
 use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};

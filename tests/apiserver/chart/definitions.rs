@@ -1,5 +1,5 @@
-//! Both ways in which Helm installs the CRDs: once, from the folder `crds`, or with every upgrade, as a part of the
-//! release.
+//! Both ways in which Helm installs the CRDs: once, from the folder `crds`, or with every upgrade,
+//! as a part of the release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,8 +89,8 @@ async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
     admin
         .helm(&[&other[..], &["--take-ownership", "--set=crds.keep=false"]].concat())
         .unwrap();
-    // The document's step. The finalizer of Kubernetes 1.37 fails if it is the first to read a kind, and then tries again
-    // only with the next resync, after minutes.
+    // The document's step. The finalizer of Kubernetes 1.37 fails if it is the first to read a
+    // kind, and then tries again only with the next resync, after minutes.
     let objects = "ipujobs,ipupartitions,ipupolicies,vipucontrollers,ipuaccountings";
     admin
         .kubectl(&["get", objects, "--all-namespaces"])

@@ -1,4 +1,5 @@
-//! What the operator's accounts may write into the status of nodes and Pods. The API server enforces it.
+//! What the operator's accounts may write into the status of nodes and Pods. The API server
+//! enforces it.
 
 use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
@@ -45,7 +46,8 @@ async fn check(
     allowed: &[Value],
     refused: &[(Value, &str)],
 ) {
-    // An API server follows a new policy with a short delay. Nothing may be stored before: it would be no change afterwards.
+    // An API server follows a new policy with a short delay. Nothing may be stored before: it would
+    // be no change afterwards.
     let first = object(&refused[0].0);
     eventually("the policy is evaluated", async || {
         let refusal = apply_with(admin, process, &first, &["--dry-run=server"]);

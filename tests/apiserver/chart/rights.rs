@@ -1,5 +1,5 @@
-//! The rights that the chart grants to the operator's processes: the API server confirms those that they need, and
-//! denies others.
+//! The rights that the chart grants to the operator's processes: the API server confirms those that
+//! they need, and denies others.
 
 use cluster::wait::eventually;
 
@@ -229,7 +229,8 @@ async fn the_checks_of_nodes_read_them_and_write_their_status() {
     check_rights(&admin, "node", &cases);
 }
 
-/// Rights of the process that issues certificates. They concern objects of the release only, and none of a user.
+/// Rights of the process that issues certificates. They concern objects of the release only, and
+/// none of a user.
 fn check_certificates(admin: &Admin) {
     let secrets = [
         "admission",

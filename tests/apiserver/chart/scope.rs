@@ -1,5 +1,5 @@
-//! Releases for some namespaces: each serves its own with the rights that the chart grants. If two releases want the
-//! same namespace, the second one is inactive.
+//! Releases for some namespaces: each serves its own with the rights that the chart grants. If two
+//! releases want the same namespace, the second one is inactive.
 
 use cluster::control_plane::pool::Loan;
 use cluster::kubeconfig;
@@ -82,7 +82,8 @@ fn submit(admin: &Admin, namespace: &str) {
     admin.kubectl(&create).unwrap();
 }
 
-/// Acts as the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
+/// Acts as the proxy: removes the finalizers of the IPUPartitions of a namespace that are being
+/// deleted.
 fn give_back(admin: &Admin, namespace: &str) {
     let deleted = "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}";
     let listed = admin.kubectl(&["get", "ipupartitions", "--output", deleted]);
@@ -137,8 +138,8 @@ fn untouched(admin: &Admin, namespace: &str) {
     );
 }
 
-/// Deletes the Roles of a namespace and then its job, in the order of the deletion of a namespace. Waits until the job
-/// is gone.
+/// Deletes the Roles of a namespace and then its job, in the order of the deletion of a namespace.
+/// Waits until the job is gone.
 async fn delete_without_roles(admin: &Admin, namespace: &str) {
     let of_namespace = ["--namespace", namespace];
     let roles = ["delete", "roles,rolebindings", "--all"];
@@ -158,7 +159,8 @@ async fn delete_without_roles(admin: &Admin, namespace: &str) {
     .await;
 }
 
-/// Checks the rights of the controller of the release in `scope-one`, in its own namespace and in others.
+/// Checks the rights of the controller of the release in `scope-one`, in its own namespace and in
+/// others.
 fn check_rights(admin: &Admin) {
     let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
     let ask = |verb: &str, what: &str, namespace: &str| {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::admin::{Admin, KUBERNETES};
 use super::versions::replicas;
 
-/// Every object of the chart in commit c80b819 and those added since, for the release `ipu-operator` with default
-/// values: kind, namespace, name, and the immutable field (the selector of a Deployment, the role of a binding). An
-/// upgrade that renames an object replaces it.
+/// Every object of the chart in commit c80b819 and those added since, for the release
+/// `ipu-operator` with default values: kind, namespace, name, and the immutable field (the selector
+/// of a Deployment, the role of a binding). An upgrade that renames an object replaces it.
 const NAMES: &str = include_str!("names.txt");
 
 /// Values that add every optional object, and rename none.

@@ -29,8 +29,8 @@ async fn helm_4_upgrades_an_installation_of_helm_3() {
     from_install_to_uninstall("chart-helm-3-to-4", "helm", "helm-4").await;
 }
 
-/// Installs with one version of Helm and upgrades with the other. Data of other writers stays until the
-/// uninstallation.
+/// Installs with one version of Helm and upgrades with the other. Data of other writers stays until
+/// the uninstallation.
 async fn from_install_to_uninstall(name: &'static str, first: &'static str, then: &'static str) {
     let mut admin = Admin::new(name).await;
     admin.helm = first;
@@ -73,7 +73,8 @@ fn left(admin: &Admin) -> String {
         .unwrap()
 }
 
-/// The certificate and the owner of the webhooks, which the operator writes, and the list, which admins edit.
+/// The certificate and the owner of the webhooks, which the operator writes, and the list, which
+/// admins edit.
 fn write_what_others_write(admin: &Admin) {
     for kind in WEBHOOKS {
         let bundle = "/webhooks/0/clientConfig/caBundle";
@@ -134,8 +135,8 @@ async fn both_render_the_same() {
     }
 }
 
-/// The rendered objects, sorted. Helm 4 puts webhooks before kinds that it does not know, Helm 3 among them. Helm 4
-/// also writes an empty line between two files.
+/// The rendered objects, sorted. Helm 4 puts webhooks before kinds that it does not know, Helm 3
+/// among them. Helm 4 also writes an empty line between two files.
 fn documents(rendered: &str) -> Vec<String> {
     let documents = rendered.split("\n---\n").map(str::trim);
     let mut documents: Vec<_> = documents.map(ToOwned::to_owned).collect();

@@ -1,5 +1,5 @@
-//! The page of the dashboard in a real Chromium: each view in light and dark, without an error in the console, and
-//! without a violation that axe-core finds.
+//! The page of the dashboard in a real Chromium: each view in light and dark, without an error in
+//! the console, and without a violation that axe-core finds.
 
 use std::env;
 use std::path::PathBuf;
@@ -38,8 +38,9 @@ pub(super) async fn shows(page: &mut Page, parts: &[&str]) {
     .await;
 }
 
-/// Draws what the page shows in each width, in light and dark, once it shows the texts of the picture. axe-core finds no
-/// violation, and nothing is beyond the right edge. The commands of kubectl are behind a key.
+/// Draws what the page shows in each width, in light and dark, once it shows the texts of the
+/// picture. axe-core finds no violation, and nothing is beyond the right edge. The commands of
+/// kubectl are behind a key.
 async fn draw(page: &mut Page, picture: Picture) {
     shows(page, picture.texts).await;
     let axe = chromium::axe().unwrap();

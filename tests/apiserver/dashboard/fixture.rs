@@ -154,8 +154,8 @@ pub(super) async fn partition(
     create::<IPUPartition>(client, None, object).await;
 }
 
-/// A V-IPU controller with these numbers: its IPUs, used IPUs, IPUs that others use, and the largest free
-/// partition.
+/// A V-IPU controller with these numbers: its IPUs, used IPUs, IPUs that others use, and the
+/// largest free partition.
 pub(super) fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
     let condition = json!({
         "type": "Ready", "status": "True", "reason": "Answers", "message": "",
@@ -204,8 +204,8 @@ fn accounting() -> Value {
     })
 }
 
-/// Partitions in each state on the first V-IPU controller, at their places, and one on the second, whose place is not
-/// known. Nodes reach both.
+/// Partitions in each state on the first V-IPU controller, at their places, and one on the second,
+/// whose place is not known. Nodes reach both.
 async fn allocate(client: &Client) {
     for (owner, first, ipus, phase) in [
         ("team-a/serve", 16, 4, "Ready"),
@@ -223,8 +223,9 @@ async fn allocate(client: &Client) {
     }
 }
 
-/// IPUs in each state: used by partitions, used by others, free but of no use to a request, and on a V-IPU controller
-/// that is cordoned and does not answer. Also two waiting requests, and a policy in shadow.
+/// IPUs in each state: used by partitions, used by others, free but of no use to a request, and on
+/// a V-IPU controller that is cordoned and does not answer. Also two waiting requests, and a policy
+/// in shadow.
 pub(crate) async fn fill(client: &Client) {
     for name in ["team-a", "team-b"] {
         let namespaces: Api<Namespace> = Api::all(client.clone());

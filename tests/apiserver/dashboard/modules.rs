@@ -47,7 +47,8 @@ async fn outlines(page: &mut Page) {
     }
 }
 
-/// Grids, and blocks on the first one: a place that two blocks claim belongs to the first, and the other is beside it.
+/// Grids, and blocks on the first one: a place that two blocks claim belongs to the first, and the
+/// other is beside it.
 async fn blocks(page: &mut Page) {
     for (blocks, expected) in [
         (
@@ -76,7 +77,8 @@ async fn blocks(page: &mut Page) {
     }
 }
 
-/// Times that nobody has seen are hatched: before the first sample, in a gap, and after the last one.
+/// Times that nobody has seen are hatched: before the first sample, in a gap, and after the last
+/// one.
 async fn trends(page: &mut Page) {
     let hours = |hour: i64| format!("Date.now() - {hour} * 3600000");
     let segment = |from, until| {

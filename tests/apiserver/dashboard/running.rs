@@ -13,7 +13,8 @@ use crate::job::single;
 /// Namespace and name of the job.
 const JOB: (&str, &str) = ("team-a", "train");
 
-/// Creates it, with a partition of 16 IPUs. The operator has counted six seconds, two of which it waited.
+/// Creates it, with a partition of 16 IPUs. The operator has counted six seconds, two of which it
+/// waited.
 pub(super) async fn run(client: &Client) {
     let (namespace, name) = JOB;
     let job = create::<IPUJob>(client, Some(namespace), single(name)).await;

@@ -12,7 +12,8 @@ use super::fixture::{Dashboard, controller, create, on, partition};
 use crate::extent::full_or;
 use crate::kubectl_ipu::Office;
 
-/// V-IPU controllers, of 64 IPUs each, and IPUPartitions, of which every fifth one waits: in full, and otherwise.
+/// V-IPU controllers, of 64 IPUs each, and IPUPartitions, of which every fifth one waits: in full,
+/// and otherwise.
 const SIZES: [(u32, u32); 2] = [(256, 1_000), (64, 300)];
 
 /// Rows of a page.
@@ -21,7 +22,8 @@ const ROWS: u32 = 50;
 /// Times in which the page draws, and the browser the same number of plain elements.
 const TIMES: u32 = 5;
 
-/// Longest time to draw the maps, in multiples of the time that the browser needs for as many plain elements.
+/// Longest time to draw the maps, in multiples of the time that the browser needs for as many plain
+/// elements.
 const SLOWER: f64 = 12.0;
 
 /// Objects that are created at a time.
@@ -113,7 +115,8 @@ async fn pages_and_memory_are_bounded_with_many_controllers_and_partitions() {
     assert!(memory <= MEMORY, "{memory} KiB");
 }
 
-/// All V-IPU controllers with all partitions are on one page, which is drawn about as fast as the browser can.
+/// All V-IPU controllers with all partitions are on one page, which is drawn about as fast as the
+/// browser can.
 async fn maps(page: &mut Page, dashboard: &Dashboard, controllers: u32) {
     let title = format!("{controllers} V-IPU controllers");
     let mut drawn = f64::INFINITY;

@@ -92,8 +92,8 @@ impl Reader {
         self.dashboard.once("queue", is_wanted).await
     }
 
-    /// Waits until the dashboard shows a job among those that wait for something other than IPUs, with this
-    /// text.
+    /// Waits until the dashboard shows a job among those that wait for something other than IPUs,
+    /// with this text.
     pub(super) async fn queue_blocks(&self, job: &str, text: &str) {
         self.queue(|json| {
             let rows = json["blocked"]["rows"].as_array().cloned();
@@ -141,7 +141,8 @@ impl Explained {
         created.unwrap();
     }
 
-    /// Waits until a condition of a job is False, with this type and reason, and a message that contains this text.
+    /// Waits until a condition of a job is False, with this type and reason, and a message that
+    /// contains this text.
     pub(super) async fn once_condition(&self, job: &str, condition: [&str; 3]) {
         once_condition(&self.jobs(), job, condition).await;
     }
@@ -189,8 +190,8 @@ impl Drop for Explained {
     }
 }
 
-/// Waits until a condition of a job is False, with this type and reason, and a message that contains this text. An
-/// empty reason matches any.
+/// Waits until a condition of a job is False, with this type and reason, and a message that
+/// contains this text. An empty reason matches any.
 pub(super) async fn once_condition(
     jobs: &Api<DynamicObject>,
     job: &str,

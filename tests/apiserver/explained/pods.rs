@@ -1,5 +1,5 @@
-//! A job with its partition waits for its Pods. There is no kubelet and no scheduler, so the tests write their
-//! statuses.
+//! A job with its partition waits for its Pods. There is no kubelet and no scheduler, so the tests
+//! write their statuses.
 
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
@@ -70,8 +70,8 @@ fn pods(explained: &Explained) -> Api<Pod> {
     Api::namespaced(explained.fixture.client.clone(), "default")
 }
 
-/// Waits until the condition, the plugin and the dashboard show the reason of the job's Pod. A query does not show
-/// it, because free capacity is not the cause.
+/// Waits until the condition, the plugin and the dashboard show the reason of the job's Pod. A
+/// query does not show it, because free capacity is not the cause.
 async fn is_named(explained: &Explained, text: &str, advice: &str) {
     let condition = ["PodsReady", "PodsWaiting", text];
     explained.once_condition("train", condition).await;

@@ -1,5 +1,5 @@
-//! A client that behaves as the application controller of Argo CD: `gitops-engine`, `util/helm` and `controller` of its
-//! repository are the model.
+//! A client that behaves as the application controller of Argo CD: `gitops-engine`, `util/helm` and
+//! `controller` of its repository are the model.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,8 @@ impl<'a> ArgoCd<'a> {
         Self { admin, application }
     }
 
-    /// Renders this chart. Hooks of Helm's tests have no phase in Argo CD, so it never applies them.
+    /// Renders this chart. Hooks of Helm's tests have no phase in Argo CD, so it never applies
+    /// them.
     fn targets(&self, chart: &str) -> Vec<Value> {
         let helm = &self.application["spec"]["source"]["helm"];
         let namespace = self.application["spec"]["destination"]["namespace"].as_str();
@@ -80,7 +81,8 @@ impl<'a> ArgoCd<'a> {
         }
     }
 
-    /// Returns the objects that a sync of the chart would change, create or prune, with what it would make of them.
+    /// Returns the objects that a sync of the chart would change, create or prune, with what it
+    /// would make of them.
     pub(super) fn drift(&self, chart: &str) -> Vec<String> {
         let targets = self.targets(chart);
         let predictions = predictions(self.admin, MANAGER, &targets);
@@ -97,7 +99,8 @@ impl<'a> ArgoCd<'a> {
         drift
     }
 
-    /// Deletes the Application with its finalizer. CRDs and objects with an owner stay, and so does the Namespace.
+    /// Deletes the Application with its finalizer. CRDs and objects with an owner stay, and so does
+    /// the Namespace.
     pub(super) fn delete(&self) {
         for live in self.managed() {
             let is_kept = live["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep";
@@ -138,7 +141,8 @@ impl<'a> ArgoCd<'a> {
         self.admin.kubectl(&apply).unwrap();
     }
 
-    /// Argo CD deletes in the foreground, which needs the garbage collector. The control planes of the tests have none.
+    /// Argo CD deletes in the foreground, which needs the garbage collector. The control planes of
+    /// the tests have none.
     fn remove(&self, live: &Value) {
         let file = self.admin.file("removed.yaml", &live.to_string());
         let delete = ["delete", "--ignore-not-found", "--cascade=background"];

@@ -1,18 +1,21 @@
-//! What a server-side apply would change, as Argo CD and Flux compare it: a dry run of the apply, and the object as it is.
+//! What a server-side apply would change, as Argo CD and Flux compare it: a dry run of the apply,
+//! and the object as it is.
 
 use serde_json::{Map, Value};
 
 use super::documents;
 use crate::chart::admin::Admin;
 
-/// An object as it is, and as an apply would leave it. `live` is `None` if the apply would create it.
+/// An object as it is, and as an apply would leave it. `live` is `None` if the apply would create
+/// it.
 pub(super) struct Prediction {
     pub(super) name: String,
     pub(super) live: Option<Value>,
     pub(super) predicted: Value,
 }
 
-/// Predicts an apply of manifests by this field manager. Each request is about one object, as those of both tools are.
+/// Predicts an apply of manifests by this field manager. Each request is about one object, as those
+/// of both tools are.
 pub(super) fn predictions(admin: &Admin, manager: &str, manifests: &[Value]) -> Vec<Prediction> {
     let file = admin.file("dry-run.yaml", &stream(manifests));
     let manager = format!("--field-manager={manager}");

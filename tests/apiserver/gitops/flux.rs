@@ -1,5 +1,5 @@
-//! A client that behaves as the helm-controller of Flux: Helm, the policy of CRDs, and the drift detection of
-//! `fluxcd/pkg/ssa/jsondiff`, which is the model.
+//! A client that behaves as the helm-controller of Flux: Helm, the policy of CRDs, and the drift
+//! detection of `fluxcd/pkg/ssa/jsondiff`, which is the model.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,8 @@ impl<'a> Flux<'a> {
         self.admin.helm(&upgrade).unwrap();
     }
 
-    /// Returns the objects that differ from the manifest of the release, with what Flux would write back.
+    /// Returns the objects that differ from the manifest of the release, with what Flux would write
+    /// back.
     pub(super) fn drift(&self) -> Vec<String> {
         let manifest = self.admin.helm(&["get", "manifest", self.admin.name]);
         let mut manifests = documents(&manifest.unwrap());
@@ -89,7 +90,8 @@ impl<'a> Flux<'a> {
     }
 }
 
-/// Flux compares labels and annotations that the manifest has, and all fields but `metadata` and `status`.
+/// Flux compares labels and annotations that the manifest has, and all fields but `metadata` and
+/// `status`.
 fn difference(prediction: &Prediction) -> Option<String> {
     let Prediction {
         name,

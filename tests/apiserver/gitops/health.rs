@@ -1,4 +1,5 @@
-//! The health checks of the file give each state of the operator's kinds the health that Argo CD should show.
+//! The health checks of the file give each state of the operator's kinds the health that Argo CD
+//! should show.
 
 use ipu_api::crd;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};

@@ -1,4 +1,5 @@
-//! Runs the health checks of the file as Argo CD does: with the same interpreter, and with the libraries that it loads.
+//! Runs the health checks of the file as Argo CD does: with the same interpreter, and with the
+//! libraries that it loads.
 
 use std::process::Command;
 

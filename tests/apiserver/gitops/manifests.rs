@@ -1,5 +1,6 @@
-//! The objects for kubectl, with the commands of their page: the API server takes them, the operator has all rights, a
-//! second apply changes nothing that others have written, and the removal keeps CRDs and jobs.
+//! The objects for kubectl, with the commands of their page: the API server takes them, the
+//! operator has all rights, a second apply changes nothing that others have written, and the
+//! removal keeps CRDs and jobs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A release that Argo CD or Flux syncs, upgrades, rolls back and removes, while the operator writes its own fields.
+//! A release that Argo CD or Flux syncs, upgrades, rolls back and removes, while the operator
+//! writes its own fields.
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +77,8 @@ async fn argo_cd_prunes_objects_but_no_crd() {
     has_job(&admin);
 }
 
-/// A release that Helm has installed has the Namespace as the owner of its webhooks. Argo CD would leave them behind.
+/// A release that Helm has installed has the Namespace as the owner of its webhooks. Argo CD would
+/// leave them behind.
 #[tokio::test]
 async fn a_release_of_helm_that_moves_to_argo_cd_leaves_no_webhooks_behind() {
     let plane = planes::empty().await;

@@ -1,4 +1,5 @@
-//! The check of `helm test` as a file: it has the objects of the chart's template, and its rights suffice.
+//! The check of `helm test` as a file: it has the objects of the chart's template, and its rights
+//! suffice.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ fn without_tools(mut object: Value) -> Value {
 #[test]
 fn the_file_has_the_objects_of_helm_test() {
     let text = json!(rendered("verify", None)).to_string();
-    // The template has the release `ipu-operator` in the namespace `ipu`, and the image of the chart.
+    // The template has the release `ipu-operator` in the namespace `ipu`, and the image of the
+    // chart.
     let image = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     let text = text
         .replace("\"namespace\":\"ipu\"", "\"namespace\":\"ipu-operator\"")

@@ -9,8 +9,8 @@ use super::parallel;
 use crate::cut_off::{Writes, uids};
 use crate::job_fixture::{JobFixture, settings};
 
-/// Plays the user and the proxy in the life of a parallel job, whose launcher ends. Returns the UIDs of the Pods that ran,
-/// by their names.
+/// Plays the user and the proxy in the life of a parallel job, whose launcher ends. Returns the
+/// UIDs of the Pods that ran, by their names.
 async fn live(fixture: &JobFixture, job: &str) -> BTreeMap<String, String> {
     fixture.submit(&parallel(job)).await;
     fixture.job_partition_ready(job).await;
@@ -41,7 +41,8 @@ async fn live(fixture: &JobFixture, job: &str) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn controller_killed_before_any_of_its_writes_completes_each_job() {
     let mut fixture = JobFixture::new("parallel").await;
-    // A controller that finds no Pods, after they may have been created, cannot know whether there were any.
+    // A controller that finds no Pods, after they may have been created, cannot know whether there
+    // were any.
     fixture.partitions_are_reset();
     fixture.pods_run();
     let plain = fixture.client.clone();
@@ -78,7 +79,8 @@ async fn controller_killed_before_any_of_its_writes_completes_each_job() {
     let all = [&first[..], &after.created()].concat();
     let pods = uids(&all, "pods");
     let is_made = |pod: &String| uids(&first, "pods").contains_key(pod);
-    // If only one of two workers was created, the other one may have been deleted: both start after a reset.
+    // If only one of two workers was created, the other one may have been deleted: both start after
+    // a reset.
     let workers = jobs
         .iter()
         .map(|job| [0, 1].map(|worker| format!("{job}-worker-{worker}")));

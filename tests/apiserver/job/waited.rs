@@ -1,4 +1,5 @@
-//! A script waits for the end of a job, whatever it is, with the command of `examples/docs/status.md`.
+//! A script waits for the end of a job, whatever it is, with the command of
+//! `examples/docs/status.md`.
 
 use super::single;
 use crate::chart::admin::Admin;

@@ -73,8 +73,8 @@ impl Office {
         patched.unwrap();
     }
 
-    /// Waits until a command of a user fails with all of this. The API server follows new rights with a
-    /// short delay.
+    /// Waits until a command of a user fails with all of this. The API server follows new rights
+    /// with a short delay.
     async fn refused_with(&self, user: &str, arguments: &[&str], parts: &[&str]) {
         let what = format!("{user}: {arguments:?} is refused with {parts:?}");
         eventually(&what, async || {

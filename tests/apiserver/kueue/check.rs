@@ -1,5 +1,5 @@
-//! The AdmissionCheck `graphcore.ai/partition`: a job is admitted once its partition is formed, and holds no quota
-//! while there is no free capacity for it.
+//! The AdmissionCheck `graphcore.ai/partition`: a job is admitted once its partition is formed, and
+//! holds no quota while there is no free capacity for it.
 
 use ipu_api::ipujob_status::JobState;
 use serde_json::json;
@@ -73,7 +73,8 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
-    // Both V-IPU controllers have 64 IPUs each, and the instances of a job with a launcher start together.
+    // Both V-IPU controllers have 64 IPUs each, and the instances of a job with a launcher start
+    // together.
     let fixture = checked(4 * 64).await;
     let mut large = job("large", 64);
     large["spec"]["jobInstances"] = json!(3);

@@ -1,5 +1,6 @@
-//! Teams whose ClusterQueues are in one cohort: they lend and reclaim quota, and fair sharing divides borrowed IPUs by the
-//! weights of the teams. On the V-IPU controllers the cohort never has more IPUs than its quota.
+//! Teams whose ClusterQueues are in one cohort: they lend and reclaim quota, and fair sharing
+//! divides borrowed IPUs by the weights of the teams. On the V-IPU controllers the cohort never has
+//! more IPUs than its quota.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -31,7 +32,8 @@ fn in_cohort(name: &str, ipus: u32) -> Value {
     queue
 }
 
-/// Starts everything with the ClusterQueues of both teams, and changes to the Configuration of Kueue's manager.
+/// Starts everything with the ClusterQueues of both teams, and changes to the Configuration of
+/// Kueue's manager.
 async fn teams([team, other]: [Value; 2], changes: &Value) -> Fixture {
     let mut fixture = Fixture::with_configuration(team, changes).await;
     fixture.run_pods(false);
@@ -61,7 +63,8 @@ async fn use_all(fixture: &Fixture) {
     assert_eq!(fixture.taken(), SHARED);
 }
 
-/// Waits until Kueue has preempted this number of jobs of the first team for this reason. Returns their names.
+/// Waits until Kueue has preempted this number of jobs of the first team for this reason. Returns
+/// their names.
 async fn once_preempted(fixture: &Fixture, count: usize, reason: &str) -> Vec<&'static str> {
     eventually(
         &format!("{count} jobs are preempted: {reason}"),

@@ -1,5 +1,6 @@
-//! The pages about queues for admins and users: the test runs every manifest and every command in order, with a Kueue
-//! that is configured as the pages describe. Then two teams share the IPUs as the pages describe.
+//! The pages about queues for admins and users: the test runs every manifest and every command in
+//! order, with a Kueue that is configured as the pages describe. Then two teams share the IPUs as
+//! the pages describe.
 
 use std::fs;
 
@@ -98,7 +99,8 @@ async fn what_the_pages_about_queues_say_works() {
     topology::keeps_pods_at_one_controller(&fixture).await;
 }
 
-/// Team a borrows what team b does not use, until team b needs it. Then team b borrows no more than its limit.
+/// Team a borrows what team b does not use, until team b needs it. Then team b borrows no more than
+/// its limit.
 async fn share(fixture: &Fixture, admin: &Admin) {
     let (large, small) = (("team-a", "large"), ("team-b", "small"));
     submit(admin, large.0, large.1, 16);

@@ -1,5 +1,5 @@
-//! An API server with Kueue, the operator's processes, two simulated V-IPU controllers, and players for the kubelet
-//! and the garbage collector.
+//! An API server with Kueue, the operator's processes, two simulated V-IPU controllers, and players
+//! for the kubelet and the garbage collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -46,7 +46,8 @@ pub(crate) struct Fixture {
     front: Option<Front>,
     pub(crate) kueue: Kueue,
     pub(crate) installation: Installation,
-    /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to the installation.
+    /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to the
+    /// installation.
     pub(crate) other: Simulator,
     most_taken: Arc<AtomicU32>,
 }
@@ -251,8 +252,8 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until the ClusterQueue reports that this many IPUs are reserved, because its status follows the Workloads
-    /// with a delay.
+    /// Waits until the ClusterQueue reports that this many IPUs are reserved, because its status
+    /// follows the Workloads with a delay.
     pub(crate) async fn once_reserved(&self, ipus: u64) {
         eventually(&format!("{ipus} IPUs of quota are reserved"), async || {
             Seen::when(self.reserved().await, |reserved| *reserved == ipus)
@@ -287,9 +288,10 @@ impl Fixture {
         self.most_taken.load(Ordering::Relaxed)
     }
 
-    /// Counts the maximum of IPUs from now on. When a user deactivates a Workload, Kueue 0.19 treats its quota as free
-    /// before it evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`). So two jobs may have
-    /// IPUs until the partition of the first one is removed.
+    /// Counts the maximum of IPUs from now on. When a user deactivates a Workload, Kueue 0.19
+    /// treats its quota as free before it evicts the Workload (`Update` of
+    /// `pkg/controller/core/workload_controller.go`). So two jobs may have IPUs until the partition
+    /// of the first one is removed.
     pub(crate) fn count_anew(&self) {
         self.most_taken.store(0, Ordering::Relaxed);
     }
@@ -299,8 +301,8 @@ impl Fixture {
         taken(&self.installation.simulator.server) + taken(&self.other.server)
     }
 
-    /// Makes the first V-IPU controller start operations without finishing them, or finish them as quickly as
-    /// before.
+    /// Makes the first V-IPU controller start operations without finishing them, or finish them as
+    /// quickly as before.
     pub(crate) fn hold(&self, forming: bool, removing: bool) {
         let quick = Options::quick("", 1).timings;
         let held = |is_held: bool, quick: u64| if is_held { ENDLESS } else { quick };
@@ -318,8 +320,8 @@ impl Fixture {
     }
 }
 
-/// A queued job of one worker for this number of IPUs. Its template is as clients and users write it, and Kueue writes it
-/// in another way: its quantities have no canonical form.
+/// A queued job of one worker for this number of IPUs. Its template is as clients and users write
+/// it, and Kueue writes it in another way: its quantities have no canonical form.
 pub(crate) fn job(name: &str, ipus: u32) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",

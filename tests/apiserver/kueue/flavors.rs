@@ -1,4 +1,5 @@
-//! A flavor for the nodes of one V-IPU controller: its jobs run there, and leave no trace of it after their eviction.
+//! A flavor for the nodes of one V-IPU controller: its jobs run there, and leave no trace of it
+//! after their eviction.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;

@@ -1,5 +1,5 @@
-//! A user cannot grant what Kueue grants to a job: neither by `spec.suspend`, nor by annotations, nor by the
-//! status.
+//! A user cannot grant what Kueue grants to a job: neither by `spec.suspend`, nor by annotations,
+//! nor by the status.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;

@@ -1,5 +1,5 @@
-//! The operator is killed at each step of a queued job, and started again: the job has its quota and one partition,
-//! and neither at the end.
+//! The operator is killed at each step of a queued job, and started again: the job has its quota
+//! and one partition, and neither at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,8 @@ async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool)
     .await;
 }
 
-/// The job is admitted, its partition forms, and it starts. The operator is killed before each of these steps.
+/// The job is admitted, its partition forms, and it starts. The operator is killed before each of
+/// these steps.
 async fn start(fixture: &mut Fixture, worker: &str) {
     killed(fixture, "the job is queued", async |fixture| {
         fixture.hold(true, false);
@@ -77,7 +78,8 @@ async fn start(fixture: &mut Fixture, worker: &str) {
         .await;
 }
 
-/// Kueue evicts the job, and its partition is removed. The operator is killed before each of these steps.
+/// Kueue evicts the job, and its partition is removed. The operator is killed before each of these
+/// steps.
 async fn evict(fixture: &mut Fixture) {
     killed(fixture, "it runs", async |fixture| {
         fixture.set_active("one", false).await;
@@ -108,7 +110,8 @@ async fn evict(fixture: &mut Fixture) {
     fixture.once_released("one").await;
 }
 
-/// Kueue admits the job again, and its program ends. The operator is killed before each of these steps.
+/// Kueue admits the job again, and its program ends. The operator is killed before each of these
+/// steps.
 async fn complete(fixture: &mut Fixture, worker: &str) {
     killed(fixture, "it has released all", async |fixture| {
         fixture.set_active("one", true).await;
@@ -157,7 +160,8 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
     fixture.once_reserved(0).await;
 }
 
-/// The user deletes a job once it has completed, however many jobs are before it, and waits until nothing of it is left.
+/// The user deletes a job once it has completed, however many jobs are before it, and waits until
+/// nothing of it is left.
 async fn live(client: Client, job: String) {
     let jobs: Api<IPUJob> = Api::namespaced(client.clone(), NAMESPACE);
     let is_completed = |job: Option<&IPUJob>| {
@@ -186,7 +190,8 @@ async fn writes_of_a_life(fixture: &mut Fixture) -> usize {
     all.sent("whole")
 }
 
-/// The jobs wait for the quota of one of them, so that Kueue admits the next one as soon as it takes the quota for free.
+/// The jobs wait for the quota of one of them, so that Kueue admits the next one as soon as it
+/// takes the quota for free.
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_killed_before_any_of_its_writes_keeps_each_job_within_the_quota() {
     let mut fixture = Fixture::with_quota(4).await;

@@ -1,4 +1,5 @@
-//! The label of the queue is removed from jobs in each state, moved, and added again: quota and partitions stay together.
+//! The label of the queue is removed from jobs in each state, moved, and added again: quota and
+//! partitions stay together.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
@@ -57,7 +58,8 @@ async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     once_left(&fixture, "waits").await;
 
     label(&fixture, "reserves", Value::Null).await;
-    // The V-IPU controller replies late. Until then the state of the partition is unknown, and the quota stays.
+    // The V-IPU controller replies late. Until then the state of the partition is unknown, and the
+    // quota stays.
     fixture.hold(false, false);
     once_left(&fixture, "reserves").await;
     fixture.once_reserved(4).await;

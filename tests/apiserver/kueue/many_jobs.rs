@@ -1,4 +1,5 @@
-//! Many jobs with a small quota: each runs once, and the V-IPU controllers never hold more than the quota.
+//! Many jobs with a small quota: each runs once, and the V-IPU controllers never hold more than the
+//! quota.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

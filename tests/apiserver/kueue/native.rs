@@ -1,5 +1,5 @@
-//! The AdmissionCheck for Pods that request IPUs themselves, under Kueue's own integration: their partitions are created
-//! before their admission, and they take them over.
+//! The AdmissionCheck for Pods that request IPUs themselves, under Kueue's own integration: their
+//! partitions are created before their admission, and they take them over.
 
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::batch::v1::Job;
@@ -23,7 +23,8 @@ async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
     created.unwrap();
 }
 
-/// A queued Job of a Pod with this number of IPUs. No controller of Jobs runs, so nothing creates the Pod.
+/// A queued Job of a Pod with this number of IPUs. No controller of Jobs runs, so nothing creates
+/// the Pod.
 async fn submit_job(fixture: &Fixture, name: &str, ipus: u32) {
     let job = json!({
         "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},

@@ -1,5 +1,5 @@
-//! Players for the missing parts around an API server with Kueue: the kubelet, the garbage collector, and an observer
-//! of the IPUs in partitions.
+//! Players for the missing parts around an API server with Kueue: the kubelet, the garbage
+//! collector, and an observer of the IPUs in partitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,8 @@ use vipu_simulator::Server;
 
 use super::fixture::{NAMESPACE, taken};
 
-/// Observes the quota on the V-IPU controllers. Each partition exists for longer than the interval between two
-/// observations.
+/// Observes the quota on the V-IPU controllers. Each partition exists for longer than the interval
+/// between two observations.
 pub(super) async fn watch_over(servers: [Arc<Server>; 2], most: Arc<AtomicU32>) {
     loop {
         let taken = servers.iter().map(|server| taken(server)).sum();

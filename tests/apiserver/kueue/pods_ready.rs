@@ -1,5 +1,5 @@
-//! Kueue's own `waitForPodsReady`: a job whose Pods do not become ready goes through the eviction, the back-off and the
-//! limit of Kueue, and has neither partition nor quota meanwhile.
+//! Kueue's own `waitForPodsReady`: a job whose Pods do not become ready goes through the eviction,
+//! the back-off and the limit of Kueue, and has neither partition nor quota meanwhile.
 
 use serde_json::json;
 use tests::kueue::objects::cluster_queue;

@@ -1,5 +1,5 @@
-//! Kueue writes the quantities of a Workload in their canonical form: neither that nor a change of its priority stops a job,
-//! and a job that Kueue has stopped for good does not run again.
+//! Kueue writes the quantities of a Workload in their canonical form: neither that nor a change of
+//! its priority stops a job, and a job that Kueue has stopped for good does not run again.
 
 use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;

@@ -1,4 +1,5 @@
-//! Kueue's Topology Aware Scheduling over the nodes of V-IPU controllers, with the objects of the page about topology.
+//! Kueue's Topology Aware Scheduling over the nodes of V-IPU controllers, with the objects of the
+//! page about topology.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +24,9 @@ const QUEUE: &str = "near";
 /// The label by which Kueue assigns a node.
 const NODE: &str = "kubernetes.io/hostname";
 
-/// The Job of the page waits for two nodes of one controller with enough free CPU, although there are two nodes before. A
-/// Pod without an owner gets a node, and a partition of the controller of this node.
+/// The Job of the page waits for two nodes of one controller with enough free CPU, although there
+/// are two nodes before. A Pod without an owner gets a node, and a partition of the controller of
+/// this node.
 pub(super) async fn keeps_pods_at_one_controller(fixture: &Fixture) {
     add_node(fixture, "aa", "pod1").await;
     add_node(fixture, "bb", "pod2").await;

@@ -1,5 +1,5 @@
-//! The metrics of the hardware by owner: the operator, the exporters of simulated IPU-Machines, and a real Prometheus with
-//! the targets and the rules of the chart.
+//! The metrics of the hardware by owner: the operator, the exporters of simulated IPU-Machines, and
+//! a real Prometheus with the targets and the rules of the chart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,8 @@ fn file(folder: &Path, name: &str, content: &Value) -> PathBuf {
     path
 }
 
-/// Starts a Prometheus with the chart's ScrapeConfig and rules for the exporters, which also reads the proxy.
+/// Starts a Prometheus with the chart's ScrapeConfig and rules for the exporters, which also reads
+/// the proxy.
 async fn prometheus(fixture: &Fixture, folder: &Path) -> Prometheus {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let exporters = fixture.pods[0].export(any).await.unwrap().into_iter();

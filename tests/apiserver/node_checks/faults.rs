@@ -1,5 +1,5 @@
-//! Faults of a node, each made where a real one is: in its files, its network, its Node or the cluster. `kubectl ipu doctor`
-//! names each of them, and jobs avoid the node until it is repaired.
+//! Faults of a node, each made where a real one is: in its files, its network, its Node or the
+//! cluster. `kubectl ipu doctor` names each of them, and jobs avoid the node until it is repaired.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,8 @@ use super::{LABEL, PORT, Release, label, options, write};
 /// Resource of RDMA devices that the node must advertise.
 const RESOURCE: &str = "rdma/rdma_shared_device_a";
 
-/// Address to which the kernel has no route for TCP, whatever the routes of the machine are: a group's.
+/// Address to which the kernel has no route for TCP, whatever the routes of the machine are: a
+/// group's.
 const WITHOUT_ROUTE: &str = "224.0.0.1";
 
 /// Where a fault is.

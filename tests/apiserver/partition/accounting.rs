@@ -1,5 +1,5 @@
-//! IPU-seconds under load, with faults, a kill and a stop of the leader: the IPUAccountings against the
-//! records of the V-IPU simulators.
+//! IPU-seconds under load, with faults, a kill and a stop of the leader: the IPUAccountings against
+//! the records of the V-IPU simulators.
 
 mod load;
 mod stored;
@@ -33,12 +33,12 @@ const IPUS: [u32; 2] = [64, 16];
 /// The controller that cannot be reached for a while.
 const UNREACHABLE: usize = 6;
 
-/// Seconds by which the beginning or the end of a partition is seen late: a quarter of a second as documented, and the
-/// watch and the calls on a busy machine.
+/// Seconds by which the beginning or the end of a partition is seen late: a quarter of a second as
+/// documented, and the watch and the calls on a busy machine.
 const DELAY: f64 = 1.0;
 
-/// Seconds that are unknown in addition to the time between two leaders: a part of a second at both ends, and the time
-/// until the Pods are listed.
+/// Seconds that are unknown in addition to the time between two leaders: a part of a second at both
+/// ends, and the time until the Pods are listed.
 const CUTS: f64 = 3.0;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,8 +196,9 @@ async fn stop(fixture: &mut Fixture) {
     }
 }
 
-/// Starts the next leader. Returns the unobserved IPU-seconds of each controller: at most those between the last write
-/// of the previous leader and the first write of this one, which does not wait for a full minute.
+/// Starts the next leader. Returns the unobserved IPU-seconds of each controller: at most those
+/// between the last write of the previous leader and the first write of this one, which does not
+/// wait for a full minute.
 async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     let ended = clock::now();
     let before = accounts(fixture).await.unwrap();

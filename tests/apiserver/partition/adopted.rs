@@ -33,8 +33,8 @@ fn tracker(labels: Option<BTreeMap<String, String>>) -> ConfigMap {
     }
 }
 
-/// Creates the remains of Graphcore's operator: its tracker, in some format, and a partition on the second
-/// controller.
+/// Creates the remains of Graphcore's operator: its tracker, in some format, and a partition on the
+/// second controller.
 async fn left(fixture: &Fixture, id: &str) -> Api<ConfigMap> {
     fixture.put(1, id);
     let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
@@ -76,8 +76,8 @@ async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
     Ok(String::from_utf8(printed).unwrap())
 }
 
-/// Checks the output of the command without `--yes`: a partition on the controller with this address is adopted, and
-/// one that the tracker does not name is not.
+/// Checks the output of the command without `--yes`: a partition on the controller with this
+/// address is adopted, and one that the tracker does not name is not.
 fn check_plan(plan: &str, address: &str) {
     let line =
         format!("{ID}: to be adopted: 4 IPUs with 1 GCDs on {address}, for Notebook default/mnist");

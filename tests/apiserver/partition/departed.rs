@@ -1,4 +1,5 @@
-//! Controllers that the admin has removed from the list: the status of their partitions, and how they end.
+//! Controllers that the admin has removed from the list: the status of their partitions, and how
+//! they end.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;

@@ -72,7 +72,8 @@ async fn once_draining(fixture: &Fixture, partition: &IPUPartition) {
     );
 }
 
-/// Returns a partition once it is ready on another controller, and is not requested to leave that one.
+/// Returns a partition once it is ready on another controller, and is not requested to leave that
+/// one.
 async fn once_moved(fixture: &Fixture, partition: &IPUPartition, address: &str) -> IPUPartition {
     let moved = fixture
         .once(partition, "it moved", |object| {

@@ -1,4 +1,5 @@
-//! Edited IPUPartitions: the edits that are refused, and the effects of those that bypassed the schema.
+//! Edited IPUPartitions: the edits that are refused, and the effects of those that bypassed the
+//! schema.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;

@@ -59,8 +59,8 @@ pub(crate) struct Fixture {
     pub(crate) namespace: String,
     /// Namespaces whose partitions are served, read when a proxy starts.
     pub(crate) scope: Scope,
-    /// The folder and the settings of the built-in guest for placement, read when a proxy starts. None:
-    /// the built-in walk.
+    /// The folder and the settings of the built-in guest for placement, read when a proxy starts.
+    /// None: the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
     /// Whether a proxy looks for older releases, which make it inactive. Read when a proxy starts.
     pub(crate) looks_for_releases: bool,
@@ -145,15 +145,15 @@ impl Fixture {
         .await;
     }
 
-    /// Uninstalls the release, and installs another one in another namespace, for the same controllers.
+    /// Uninstalls the release, and installs one in another namespace, for the same controllers.
     pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
         self.kill_proxy().await;
         let all: Vec<_> = (0..self.pods.len()).map(|pod| (pod, "here")).collect();
         self.install_in(namespace, &all).await;
     }
 
-    /// Installs another release in another namespace beside this one, for the same controllers. The fixture continues
-    /// with the other one, and returns the proxy of this one.
+    /// Installs another release in another namespace beside this one, for the same controllers. The
+    /// fixture continues with the other one, and returns the proxy of this one.
     pub(crate) async fn install_beside(&mut self, namespace: &str) -> Replica {
         let all: Vec<_> = (0..self.pods.len()).map(|pod| (pod, "here")).collect();
         self.install_beside_for(namespace, &all).await
@@ -309,7 +309,8 @@ impl Fixture {
             .unwrap();
     }
 
-    /// Creates a partition on a controller with the id of a release in `NAMESPACE`, and without an IPUPartition.
+    /// Creates a partition on a controller with the id of a release in `NAMESPACE`, and without an
+    /// IPUPartition.
     pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let system = namespaces.get("kube-system").await.unwrap();
@@ -392,7 +393,7 @@ pub(crate) fn configuration(namespace: &str) -> String {
     format!("ipu-operator.{namespace}")
 }
 
-/// A port that nothing else of this process gets, so that a server which is killed can listen on it again.
+/// A port that nothing else of this process gets, so that a killed server can listen on it again.
 pub(crate) fn free_port() -> u16 {
     let [port] = free_ports().unwrap();
     port

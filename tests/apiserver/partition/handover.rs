@@ -21,8 +21,8 @@ use super::placement::get;
 use crate::job::single;
 use crate::job_fixture;
 
-/// The namespace of the second release. If two webhook configurations were created in the same second, the first by
-/// name is the older.
+/// The namespace of the second release. If two webhook configurations were created in the same
+/// second, the first by name is the older.
 const SECOND: &str = "ipu-second";
 
 /// The job controller of a release.
@@ -62,8 +62,8 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// Data of a release for other releases, with the namespaces that it serves (empty: all): a webhook configuration.
-/// Nothing calls its webhooks here.
+/// Data of a release for other releases, with the namespaces that it serves (empty: all): a webhook
+/// configuration. Nothing calls its webhooks here.
 pub(super) async fn announce(fixture: &Fixture, namespace: &str, scope: &str) {
     let object = json!({"metadata": {
         "name": configuration(namespace),
@@ -157,8 +157,8 @@ async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
     .await;
 }
 
-/// The second release watches while it is inactive, and continues without a restart when the first one is
-/// uninstalled.
+/// The second release watches while it is inactive, and continues without a restart when the first
+/// one is uninstalled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let mut fixture = Fixture::without_proxy(&[16]).await;

@@ -1,8 +1,9 @@
 //! The proxy is killed at each named step of a partition's life, and started again.
 //!
-//! Nothing can delay the proxy between two writes without a call to a V-IPU controller. Therefore "recorded and not
-//! called" is tested as "called and not arrived": the object and the controllers are the same. "The removal is
-//! recorded and the finalizer still exists" has no such equivalent. The simulation covers it.
+//! Nothing can delay the proxy between two writes without a call to a V-IPU controller. Therefore
+//! "recorded and not called" is tested as "called and not arrived": the object and the controllers
+//! are the same. "The removal is recorded and the finalizer still exists" has no such equivalent.
+//! The simulation covers it.
 
 mod steps;
 
@@ -44,7 +45,8 @@ enum Arrival {
 struct Life {
     /// The faults of the first controller during the run.
     faults: Vec<Order>,
-    /// Whether operations that the first controller starts during the run end only after the last start.
+    /// Whether operations that the first controller starts during the run end only after the last
+    /// start.
     is_endless: bool,
     /// Whether the proxy has reached the step at which it is killed.
     has_come: fn(&Snapshot) -> bool,
@@ -176,7 +178,8 @@ fn timings(is_endless: bool) -> Timings {
     }
 }
 
-/// Returns the calls that did not reach the first controller, because their caller was killed before.
+/// Returns the calls that did not reach the first controller, because their caller was killed
+/// before.
 fn cut_off(fixture: &Fixture) -> Vec<Call> {
     let mut calls = fixture.pods[0].server.calls(0);
     calls.retain(|call| call.outcome.as_deref() == Some("left"));

@@ -1,4 +1,5 @@
-//! Controllers that refuse a size for lack of IPUs: which of the waiting requests is sent there, and how often.
+//! Controllers that refuse a size for lack of IPUs: which of the waiting requests is sent there,
+//! and how often.
 
 use std::time::Instant;
 

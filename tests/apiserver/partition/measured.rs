@@ -1,11 +1,13 @@
-//! Compares the replay with a real run: some of the real jobs in compressed time on a real API server, a real
-//! vipu-proxy and simulated V-IPU controllers, with two policies in turn. The replay must predict the allocation.
+//! Compares the replay with a real run: some of the real jobs in compressed time on a real API
+//! server, a real vipu-proxy and simulated V-IPU controllers, with two policies in turn. The replay
+//! must predict the allocation.
 //!
-//! One second of the trace is one millisecond. The operator and the V-IPU controllers take some tenths of a second for
-//! each partition, and more on a slow machine. The replay does not contain these times, so the test measures them in a
-//! run of other jobs before, and adds them to the durations of the replayed jobs. From the predicted run the replay gets
-//! nothing. Durations are at least two seconds, so that these times, and the rounding of creation times to seconds, are
-//! small in comparison. They are at most twenty seconds, so that enough jobs end in the test.
+//! One second of the trace is one millisecond. The operator and the V-IPU controllers take some
+//! tenths of a second for each partition, and more on a slow machine. The replay does not contain
+//! these times, so the test measures them in a run of other jobs before, and adds them to the
+//! durations of the replayed jobs. From the predicted run the replay gets nothing. Durations are at
+//! least two seconds, so that these times, and the rounding of creation times to seconds, are small
+//! in comparison. They are at most twenty seconds, so that enough jobs end in the test.
 
 mod holds;
 mod users;
@@ -38,7 +40,8 @@ use crate::extent::full_or;
 /// IPUs of the V-IPU controllers, in the order of the list.
 const SIZES: [u32; 3] = [64, 32, 32];
 
-/// One in this number of real jobs runs: 306 over 100 seconds in full, and otherwise 51 over 17 seconds.
+/// One in this number of real jobs runs: 306 over 100 seconds in full, and otherwise 51 over 17
+/// seconds.
 const STEPS: [usize; 2] = [50, 300];
 
 /// One in this number of real jobs runs before: 30 over 10 seconds.
@@ -47,8 +50,9 @@ const STEP_BEFORE: usize = 500;
 /// Durations in milliseconds.
 const DURATIONS: (u64, u64) = (2_000, 20_000);
 
-/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more
-/// load, a hundred requests would wait at the same time and keep a slow machine busy.
+/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three
+/// wait. With more load, a hundred requests would wait at the same time and keep a slow machine
+/// busy.
 const LOAD: u32 = 70;
 
 /// Waiting time in seconds after which capacity is reserved.
@@ -139,8 +143,8 @@ impl Delays {
         delays
     }
 
-    /// Replays the jobs as they are to arrive. The policy changes with the arrival of the middle one. Returns the
-    /// resulting holds.
+    /// Replays the jobs as they are to arrive. The policy changes with the arrival of the middle
+    /// one. Returns the resulting holds.
     fn predict(&self, jobs: &[Job], controllers: &[Controller], module: &Path) -> Vec<Hold> {
         let replayed = jobs.iter().map(|job| Job {
             duration: job.duration + millis(self.overhead + self.handover),
@@ -242,7 +246,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap()
 }
 
-/// Applies the second policy when half of the requests have been made, and waits until it is active.
+/// Applies the second policy when half of the requests have been made, and waits until it is
+/// active.
 async fn change_policy(fixture: &Fixture, module: &Path, half: &Notify) {
     let bytes = std::fs::read(module).unwrap();
     let digest = policy::module(fixture, MODULE, bytes).await;

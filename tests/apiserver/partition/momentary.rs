@@ -1,4 +1,5 @@
-//! Requests that no listed controller can serve for a moment: they wait, because a rejection is the end for many owners.
+//! Requests that no listed controller can serve for a moment: they wait, because a rejection is the
+//! end for many owners.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 

@@ -1,5 +1,5 @@
-//! An IPUPolicy places partitions, and their status names it: a real API server, a real module, a vipu-proxy and the
-//! rollout leader.
+//! An IPUPolicy places partitions, and their status names it: a real API server, a real module, a
+//! vipu-proxy and the rollout leader.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +64,8 @@ async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: Policy
     once_for(fixture, (name, "fits-"), module, phase).await
 }
 
-/// Applies a policy that matches only owners whose names begin like this, and waits until it has that phase. Returns
-/// its message.
+/// Applies a policy that matches only owners whose names begin like this, and waits until it has
+/// that phase. Returns its message.
 pub(super) async fn once_for(
     fixture: &Fixture,
     (name, owners): (&str, &str),
@@ -140,8 +140,8 @@ async fn check_placed(fixture: &Fixture, by: &DecidedBy, address: &str) {
     );
 }
 
-/// Activates a module with an invalid decision. Checks that the serial walk decides instead, and that an event says
-/// why.
+/// Activates a module with an invalid decision. Checks that the serial walk decides instead, and
+/// that an event says why.
 async fn check_overruled(fixture: &Fixture, module: (&str, &str), owner: &str, why: &str) {
     once(fixture, "tight", module, PolicyPhase::Active).await;
     let partition = placed(fixture, owner).await;

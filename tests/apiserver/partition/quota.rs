@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::fixture::{Fixture, notebook};
 
-/// Returns how many of these partitions exist or are being created, and how many report that the quota is used up.
+/// Returns how many of these partitions exist or are being created, and how many report that the
+/// quota is used up.
 async fn stand(fixture: &Fixture) -> (usize, usize) {
     let list = fixture
         .partitions()

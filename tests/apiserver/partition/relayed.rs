@@ -1,5 +1,5 @@
-//! The connection between the proxy and a V-IPU controller is slow, dies or is cut: no partition leaks, and none is made
-//! twice.
+//! The connection between the proxy and a V-IPU controller is slow, dies or is cut: no partition
+//! leaks, and none is made twice.
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ async fn many_at_once_are_each_served_once_though_the_proxy_is_killed() {
     })
     .await;
 
-    // Nothing is removed before: with quick removals, the first controllers would have capacity for all.
+    // Nothing is removed before: with quick removals, the first controllers would have capacity for
+    // all.
     until("every controller to be asked", PATIENCE, async || {
         let asked = (0..controllers).map(|pod| fixture.calls(pod, Method::CreatePartition));
         let asked: Vec<_> = asked.collect();

@@ -27,7 +27,8 @@ fn owner(namespace: &str, kind: &str, name: &str) -> PartitionOwner {
 async fn partitions_of_other_namespaces_are_left_to_the_proxy_that_serves_them() {
     let mut fixture = Fixture::without_proxy(&[16]).await;
     fixture.scope = "default".parse().unwrap();
-    // Both are requested before the proxy starts: first the partition of the other namespace, whose job is deleted.
+    // Both are requested before the proxy starts: first the partition of the other namespace, whose
+    // job is deleted.
     let foreign = fixture
         .request_for(owner("kube-public", "IPUJob", "gone"), 4)
         .await;

@@ -1,4 +1,5 @@
-//! V-IPU controllers that do not remove partitions: neither those of others nor they themselves suffer from it.
+//! V-IPU controllers that do not remove partitions: neither those of others nor they themselves
+//! suffer from it.
 
 use cluster::wait::{Seen, eventually};
 use futures::future::join_all;
@@ -13,7 +14,8 @@ use super::fixture::{Fixture, controller};
 const PARTITIONS: usize = 70;
 
 impl Fixture {
-    /// Waits until `count` partitions are ready, by one list at a time: hundreds of watchers would be a load.
+    /// Waits until `count` partitions are ready, by one list at a time: hundreds of watchers would
+    /// be a load.
     async fn once_ready(&self, count: usize) {
         eventually(&format!("{count} partitions are ready"), async || {
             let all = self.partitions().list(&ListParams::default()).await;
@@ -111,7 +113,8 @@ async fn controllers_without_an_answer_do_not_stop_the_partitions_of_others() {
         })
     })
     .await;
-    // The simulators have removed the partitions, so that IPUs are free on these controllers too, which cannot be called.
+    // The simulators have removed the partitions, so that IPUs are free on these controllers too,
+    // which cannot be called.
     let slow_pods: Vec<_> = slow.iter().map(|pod| &fixture.pods[*pod]).collect();
     fixture.cordon(&slow_pods).await;
     let other = fixture.request("other", 64).await;
@@ -120,7 +123,8 @@ async fn controllers_without_an_answer_do_not_stop_the_partitions_of_others() {
         controller(&other),
         fixture.pods[quick[0]].address.to_string()
     );
-    // On a busy machine, the test takes so long that a reading of a controller shows some partitions to be gone.
+    // On a busy machine, the test takes so long that a reading of a controller shows some
+    // partitions to be gone.
     let left = fixture.partitions().list(&ListParams::default()).await;
     let left = left.unwrap().items.len();
     assert!(left > COMMON_LIMIT, "only {left} partitions are left");

@@ -1,5 +1,5 @@
-//! Native Pods that are made from others: exported and applied again, or copied to debug them. And the limits and nodes
-//! that users write.
+//! Native Pods that are made from others: exported and applied again, or copied to debug them. And
+//! the limits and nodes that users write.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -10,7 +10,8 @@ use super::fixture::{Native, condition, delete, is_bound, once_reported, pod, re
 use super::{environment, id_of};
 use crate::nodes::bind;
 
-/// The Pod as `kubectl get --output yaml` shows it. kubectl removes the version before it creates an object.
+/// The Pod as `kubectl get --output yaml` shows it. kubectl removes the version before it creates
+/// an object.
 async fn exported(native: &Native, name: &str) -> Value {
     let pod = native.pods().get(name).await.unwrap();
     let mut manifest = json!(pod);

@@ -1,4 +1,5 @@
-//! Native Pods whose partition or node is lost, or that cannot start: they are replaced, and their IPUs are released.
+//! Native Pods whose partition or node is lost, or that cannot start: they are replaced, and their
+//! IPUs are released.
 
 use std::time::Duration;
 

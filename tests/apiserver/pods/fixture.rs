@@ -1,4 +1,5 @@
-//! The chart's webhook and policy of native Pods, the reconciler, a vipu-proxy and simulated V-IPU controllers.
+//! The chart's webhook and policy of native Pods, the reconciler, a vipu-proxy and simulated V-IPU
+//! controllers.
 
 use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
@@ -88,7 +89,8 @@ impl Native {
         self.once(name, "it has its partition", is_bound).await
     }
 
-    /// Waits until a policy refuses this change of the Pod. The API server follows a new policy with a short delay.
+    /// Waits until a policy refuses this change of the Pod. The API server follows a new policy
+    /// with a short delay.
     pub(crate) async fn once_kept(&self, name: &str, change: &Value) {
         let dry_run = PatchParams::default().dry_run();
         let change = Patch::Merge(change);

@@ -24,8 +24,8 @@ async fn refusal(pods: &Api<Pod>, pod: &Pod) -> String {
     created.unwrap_err().to_string()
 }
 
-/// Waits until the policy of this label refuses the Pod. The API server follows each new policy with a short delay of its
-/// own.
+/// Waits until the policy of this label refuses the Pod. The API server follows each new policy
+/// with a short delay of its own.
 async fn once_label_refused(native: &Native, pod: &Pod, label: &str) {
     let dry_run = PostParams {
         dry_run: true,

@@ -142,8 +142,8 @@ pub(super) async fn create_namespace(client: &Client) {
         .unwrap();
 }
 
-/// Creates all objects, or tries it in dry runs. Returns the names of those that an admission webhook refuses: 422 is
-/// its refusal, and 409 comes after it, for an object that exists.
+/// Creates all objects, or tries it in dry runs. Returns the names of those that an admission
+/// webhook refuses: 422 is its refusal, and 409 comes after it, for an object that exists.
 pub(super) async fn create_all(
     client: &Client,
     objects: &[Value],
@@ -237,7 +237,8 @@ async fn an_audit_names_exactly_the_objects_that_the_rule_refuses_afterwards() {
     })
     .await;
 
-    // The policy of the cluster is the same one, and a namespace that it does not select has nothing to refuse.
+    // The policy of the cluster is the same one, and a namespace that it does not select has
+    // nothing to refuse.
     let (code, printed) = audit(&fixture, arguments("ipupolicy/rule", "table")).await;
     assert_eq!(code, REFUSED);
     let lines: BTreeSet<_> = printed

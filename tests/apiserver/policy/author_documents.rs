@@ -1,5 +1,5 @@
-//! Runs the commands of the documents for policy authors: the tutorial, from a new project to an active guest, the
-//! pages of commands that need no cluster, and the example policies in Rust.
+//! Runs the commands of the documents for policy authors: the tutorial, from a new project to an
+//! active guest, the pages of commands that need no cluster, and the example policies in Rust.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,8 @@ use tests::guests::project;
 
 use super::fixture::Fixture;
 
-/// One in this number of the repository's real jobs is replayed, because the operator is a debug build.
+/// One in this number of the repository's real jobs is replayed, because the operator is a debug
+/// build.
 const STEP: usize = 300;
 
 /// The text of a document.
@@ -97,8 +98,8 @@ fn run(script: &str, folder: &Path, kubeconfig: &Path) -> String {
     shell.run(script)
 }
 
-/// Runs the commands of documents in one shell with the cluster of the fixture, in a folder with the repository's
-/// examples.
+/// Runs the commands of documents in one shell with the cluster of the fixture, in a folder with
+/// the repository's examples.
 async fn follow(fixture: &Fixture, documents: &[Typed]) -> String {
     let kubeconfig = fixture.webhooks.kubeconfig();
     let script: String = documents.iter().map(commands).collect();

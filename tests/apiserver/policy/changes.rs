@@ -1,5 +1,5 @@
-//! What a rule depends on is reviewed when it changes: the spec, the number of instances through the scale, and the labels
-//! that rules read. What was there before does not deny an update.
+//! What a rule depends on is reviewed when it changes: the spec, the number of instances through
+//! the scale, and the labels that rules read. What was there before does not deny an update.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::PolicyPhase;
@@ -9,7 +9,8 @@ use tests::guests::hostile;
 
 use super::fixture::{Fixture, job, of_map};
 
-/// The label that decides about the queue of a job. The chart names it among those that rules depend on.
+/// The label that decides about the queue of a job. The chart names it among those that rules
+/// depend on.
 const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// Activates a policy that refuses IPUJobs for which this CEL expression is true.
@@ -23,7 +24,8 @@ async fn refuse_where(fixture: &Fixture, expression: &str) {
     fixture.once_in("rule", PolicyPhase::Active).await;
 }
 
-/// Waits until an update is refused, because the webhooks follow a policy with a short delay. Asks by a dry run.
+/// Waits until an update is refused, because the webhooks follow a policy with a short delay. Asks
+/// by a dry run.
 async fn once_refused(fixture: &Fixture, name: &str, change: &Value) {
     eventually("the policy refuses the change", async || {
         let dry_run = PatchParams::default().dry_run();

@@ -1,4 +1,5 @@
-//! A policy in mode Shadow reports exactly the existing objects that it refuses once it is enforced.
+//! A policy in mode Shadow reports exactly the existing objects that it refuses once it is
+//! enforced.
 
 use std::collections::BTreeSet;
 

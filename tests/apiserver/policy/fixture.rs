@@ -210,7 +210,8 @@ impl Other {
         release.module_dir = folders.volume.map(Path::to_owned);
         let hooks = [Hook::Defaulting, Hook::Validation];
         let mut options = ipu_policies::host_options(&release, &hooks, json!({}));
-        // The program of the tests is no compiler process, so the replica compiles within its own process.
+        // The program of the tests is no compiler process, so the replica compiles within its own
+        // process.
         (options.compile_cache_dir, options.compiler) = (None, None);
         let policies = GuestHost::open(options).await;
         let guests = ActivePolicies::new(policies.unwrap());

@@ -129,7 +129,8 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     let words = "the registry has no signature for it; sign it with `cosign sign --key`";
     assert!(refused.message.contains(words), "{}", refused.message);
 
-    // Signed with a wrong key, and then with the right one: the operator finds the signature without another change.
+    // Signed with a wrong key, and then with the right one: the operator finds the signature
+    // without another change.
     author.sign(&signed, "wrong", true);
     let by_other =
         |status: &IPUPolicyStatus| status.message.contains("it matches none of the keys");

@@ -1,4 +1,5 @@
-//! A caller of the proxy's port with TLS: an account with its rights, its token, and the CA that it trusts.
+//! A caller of the proxy's port with TLS: an account with its rights, its token, and the CA that it
+//! trusts.
 
 use cluster::wait::eventually;
 use http::Request;

@@ -24,7 +24,8 @@ fn refused(attempt: Result<String, String>, words: &str) {
     assert!(refusal.contains(words), "no {words:?} in {refusal}");
 }
 
-/// Whether the attacker has a right: a verb, and a resource of an API group, in a namespace or in the whole cluster.
+/// Whether the attacker has a right: a verb, and a resource of an API group, in a namespace or in
+/// the whole cluster.
 async fn has_right(cluster: &Cluster, verb: &str, (group, kind): Kind, namespace: &str) -> bool {
     let (resource, subresource) = kind.split_once('/').unwrap_or((kind, ""));
     let review: SubjectAccessReview = serde_json::from_value(json!({

@@ -1,5 +1,5 @@
-//! IPUPolicies with the guests of the previous release, which were created and active under its CRD. The guests decide
-//! under this version.
+//! IPUPolicies with the guests of the previous release, which were created and active under its
+//! CRD. The guests decide under this version.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! The operator's webhooks beside a real API server, registered as the chart registers them, but by URL.
+//! The operator's webhooks beside a real API server, registered as the chart registers them, but by
+//! URL.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -294,8 +295,8 @@ pub(super) fn certificate_manager(client: Client, secret: &str) -> CertificateMa
     }
 }
 
-/// Registers the webhooks of a template of the chart, by URL. Without a caBundle no call can succeed: the operator must
-/// set it.
+/// Registers the webhooks of a template of the chart, by URL. Without a caBundle no call can
+/// succeed: the operator must set it.
 async fn register(client: &Client, template: &'static str, port: u16) {
     let objects = tokio::task::spawn_blocking(move || rendered(template, None)).await;
     let mut configuration = objects.unwrap().remove(0);

@@ -1,4 +1,5 @@
-//! The warning about Pods that the API server would refuse, and which examples Pod Security `restricted` accepts.
+//! The warning about Pods that the API server would refuse, and which examples Pod Security
+//! `restricted` accepts.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! A policy receives the labels and the usage of the request's namespace: a real API server, a real component.
+//! A policy receives the labels and the usage of the request's namespace: a real API server, a real
+//! component.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::IPUPartition;
@@ -15,11 +16,11 @@ use tests::guests::hostile::{MEMORY, component};
 use super::fixture::Webhooks;
 use super::job;
 
-/// A validation policy that shows its input. It refuses everything in the namespace `default` (seven letters, from
-/// byte 36 of the request), which shows that it is called. Elsewhere it warns with its input: one sign for each IPU
-/// of the namespace, then keys and values of the namespace's labels. In the request the labels begin at byte 48,
-/// their number is at byte 52, and the IPUs are at byte 60. A list of pairs of texts is in memory a list of twice as
-/// many texts.
+/// A validation policy that shows its input. It refuses everything in the namespace `default`
+/// (seven letters, from byte 36 of the request), which shows that it is called. Elsewhere it warns
+/// with its input: one sign for each IPU of the namespace, then keys and values of the namespace's
+/// labels. In the request the labels begin at byte 48, their number is at byte 52, and the IPUs are
+/// at byte 60. A list of pairs of texts is in memory a list of twice as many texts.
 fn witness() -> Vec<u8> {
     let text = format!(
         r#"(module

@@ -1,4 +1,5 @@
-//! Measures the operator in the demo's cluster: memory, and the time from a process's start to ready.
+//! Measures the operator in the demo's cluster: memory, and the time from a process's start to
+//! ready.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -44,7 +45,8 @@ pub enum FiguresError {
     Missing(String),
 }
 
-/// Measures both processes. Each is killed once, to measure its start. The kubelet restarts it in the same Pod.
+/// Measures both processes. Each is killed once, to measure its start. The kubelet restarts it in
+/// the same Pod.
 pub async fn measure(client: &Client) -> Result<Vec<Figures>, FiguresError> {
     let mut figures = Vec::new();
     for (process, component, port, path) in [

@@ -127,8 +127,8 @@ pub enum LoadError {
 pub struct Load {
     /// The number of submitted jobs or partitions.
     pub count: usize,
-    /// From the first submission until the status of each job said that it ran, or all partitions were ready. Writes and
-    /// CPU time are those of the same window.
+    /// From the first submission until the status of each job said that it ran, or all partitions
+    /// were ready. Writes and CPU time are those of the same window.
     pub took: Duration,
     /// Writes to the API server by all clients except the user and the kubelet, by method and
     /// resource.

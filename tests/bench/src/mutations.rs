@@ -1,5 +1,5 @@
-//! Possible mistakes in the partition core and in the reconciler of jobs. The simulation of the core, its model check,
-//! or tests must find each of them.
+//! Possible mistakes in the partition core and in the reconciler of jobs. The simulation of the
+//! core, its model check, or tests must find each of them.
 
 mod accounts;
 mod controllers;
@@ -50,7 +50,8 @@ pub const MODEL: Tests = Tests {
     bound: None,
 };
 
-/// Reason why the model check does not find mistakes about controllers that are renamed or leave the list.
+/// Reason why the model check does not find mistakes about controllers that are renamed or leave
+/// the list.
 const SAME_LIST: &str = "the list of controllers does not change in the model";
 
 /// The expected result of tests that run with a mistake.
@@ -71,8 +72,8 @@ pub enum FoundBy {
     Both,
     /// The simulation and this large bound of the model check.
     Bound(&'static str),
-    /// These tests, and nothing else is tried: the simulation and the model check do not run the code, or need not
-    /// find the mistake, because it breaks a property that they do not check.
+    /// These tests, and nothing else is tried: the simulation and the model check do not run the
+    /// code, or need not find the mistake, because it breaks a property that they do not check.
     Tests(Tests),
 }
 

@@ -1,5 +1,5 @@
-//! Measures how long a program of a job takes to start, on idle real nodes: an IPUJob compared with a
-//! batch Job, and a launcher with two workers compared with that of mpi-operator.
+//! Measures how long a program of a job takes to start, on idle real nodes: an IPUJob compared with
+//! a batch Job, and a launcher with two workers compared with that of mpi-operator.
 
 mod contender;
 mod pods_made;
@@ -21,7 +21,8 @@ use crate::load::{LoadError, define_mpi_job, jobs, once_served, start_mpi_operat
 use contender::Contender;
 use pods_made::PodsMade;
 
-/// Number of starts of each contender. One start before these is not counted: it brings files into memory.
+/// Number of starts of each contender. One start before these is not counted: it brings files into
+/// memory.
 const STARTS: usize = 10;
 
 /// Longest time until one program has started, or is removed.
@@ -133,7 +134,8 @@ pub async fn measure(
     Ok(pairs)
 }
 
-/// Sets how long the simulated controllers take to form a partition. With 0, only the operator's own time counts.
+/// Sets how long the simulated controllers take to form a partition. With 0, only the operator's
+/// own time counts.
 async fn form_within(operated: &Operated, forming_ms: u64) -> Result<(), HttpError> {
     for controller in &operated.controllers {
         let url = format!("http://{}/timings", controller.faults_at);

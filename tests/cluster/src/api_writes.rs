@@ -1,5 +1,5 @@
-//! Counts writes as the API server counts them: by verb, resource and subresource. Refused ones cost as much as others. Dry
-//! runs, which store nothing, are counted apart (`TRY POST pods`).
+//! Counts writes as the API server counts them: by verb, resource and subresource. Refused ones
+//! cost as much as others. Dry runs, which store nothing, are counted apart (`TRY POST pods`).
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,8 @@ use crate::{
 /// The folder in which the kernel shows them.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Makes the cgroup of all containers of a node in every hierarchy, and returns its path for the kubelet.
+/// Makes the cgroup of all containers of a node in every hierarchy, and returns its path for the
+/// kubelet.
 pub fn make(node: &str) -> Result<String, FileError> {
     let path = format!("{CGROUP}/{node}");
     for hierarchy in hierarchies()?.iter().filter(|dir| takes_limits(dir)) {
@@ -83,8 +84,8 @@ fn hierarchies() -> Result<Vec<PathBuf>, FileError> {
     Ok(found)
 }
 
-/// The path of a controller's hierarchy, from a line of `/proc/PID/cgroup`. The hierarchy of version 2 has no name
-/// there.
+/// The path of a controller's hierarchy, from a line of `/proc/PID/cgroup`. The hierarchy of
+/// version 2 has no name there.
 fn hierarchy_of(controller: &str) -> PathBuf {
     let root = Path::new(ROOT);
     match controller {

@@ -1,8 +1,8 @@
 //! A throwaway etcd and kube-apiserver on loopback, for suites that need a real API server.
 //!
-//! There is no controller manager: namespaces remain Terminating, owned objects are not collected, and Services have
-//! addresses without endpoints. Everything ends when the value is dropped, even if a test panics, and when the process
-//! ends, even if it is killed.
+//! There is no controller manager: namespaces remain Terminating, owned objects are not collected,
+//! and Services have addresses without endpoints. Everything ends when the value is dropped, even
+//! if a test panics, and when the process ends, even if it is killed.
 
 use std::{
     io,
@@ -42,7 +42,8 @@ use crate::{
     tools::{Tools, ToolsError},
 };
 
-/// Ports of tests, below the kernel's ephemeral ports, and below the ports of Services of type NodePort.
+/// Ports of tests, below the kernel's ephemeral ports, and below the ports of Services of type
+/// NodePort.
 const PORTS: Range<u16> = 10_000..30_000;
 
 /// Addresses of Services: loopback, so that no packet of a test leaves the machine.
@@ -134,7 +135,8 @@ impl ControlPlane {
         }
     }
 
-    /// Returns a client with all rights. Each test makes its own, because a client belongs to a runtime.
+    /// Returns a client with all rights. Each test makes its own, because a client belongs to a
+    /// runtime.
     pub async fn client(&self) -> Result<Client, ClientError> {
         kubeconfig::client(&self.kubeconfig()).await
     }
@@ -246,8 +248,8 @@ fn log_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.log"))
 }
 
-/// Ports on loopback on which no process listens. Another process may take one before it is used. In that case the
-/// start is repeated.
+/// Ports on loopback on which no process listens. Another process may take one before it is used.
+/// In that case the start is repeated.
 pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     for port in &mut ports {
@@ -256,8 +258,8 @@ pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     Ok(ports)
 }
 
-/// A port that no other call of this process returns. It is not an ephemeral port: between the choice and its
-/// use, the kernel could assign such a port to a connection.
+/// A port that no other call of this process returns. It is not an ephemeral port: between the
+/// choice and its use, the kernel could assign such a port to a connection.
 fn free_port() -> io::Result<u16> {
     static CHOSEN: AtomicU32 = AtomicU32::new(0);
     let width = u32::from(PORTS.end - PORTS.start);

@@ -1,5 +1,5 @@
-//! Whether an API server serves the kinds of its CRDs. `kubectl wait` ends with an error when it reads a CRD that has no
-//! conditions yet.
+//! Whether an API server serves the kinds of its CRDs. `kubectl wait` ends with an error when it
+//! reads a CRD that has no conditions yet.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};

@@ -1,5 +1,5 @@
-//! Faults of the cluster itself: a connection that is interrupted without a close, and a control plane that does not
-//! answer.
+//! Faults of the cluster itself: a connection that is interrupted without a close, and a control
+//! plane that does not answer.
 
 use std::path::Path;
 use std::process::Command;
@@ -33,8 +33,8 @@ pub enum FaultError {
     },
 }
 
-/// Drops all packets from a Pod to the API server, without a report to either side. `pid` is a process of the Pod. The
-/// fault ends with the Pod.
+/// Drops all packets from a Pod to the API server, without a report to either side. `pid` is a
+/// process of the Pod. The fault ends with the Pod.
 pub fn cut_from_the_api_server(pid: i32, tools: &Tools) -> Result<(), FaultError> {
     let debian = tools.debian();
     let network = format!("--net=/proc/{pid}/ns/net");

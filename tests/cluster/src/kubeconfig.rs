@@ -38,8 +38,8 @@ pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Resu
     write_json(path, &content(server, &cluster_ca(pki), identity))
 }
 
-/// Writes a copy of a kubeconfig that impersonates another user. `group`: the group whose rights it has. The API server
-/// adds the groups of a ServiceAccount if none is given.
+/// Writes a copy of a kubeconfig that impersonates another user. `group`: the group whose rights it
+/// has. The API server adds the groups of a ServiceAccount if none is given.
 pub fn write_as(
     from: &Path,
     path: &Path,
@@ -81,7 +81,8 @@ fn parse(path: &Path) -> Result<Value, FileError> {
     content.map_err(io::Error::other).at("parse", path)
 }
 
-/// Returns a client with the rights of the kubeconfig. A client belongs to its runtime, so every test makes its own.
+/// Returns a client with the rights of the kubeconfig. A client belongs to its runtime, so every
+/// test makes its own.
 pub async fn client(path: &Path) -> Result<Client, ClientError> {
     client_of(config(path).await?)
 }

@@ -129,8 +129,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Locks the run folder, and starts the cluster or uses the running one. The remains of a killed start are removed
-    /// first.
+    /// Locks the run folder, and starts the cluster or uses the running one. The remains of a
+    /// killed start are removed first.
     pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
         let lock = Lock::try_take(&lock_path(settings))?;
         progress.stage("get the cluster's tools and images");
@@ -308,8 +308,8 @@ fn is_ready(node: &NodeObject) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The lock of the process that starts or stops the cluster. It is beside the run folder's content, which `down`
-/// removes.
+/// The lock of the process that starts or stops the cluster. It is beside the run folder's content,
+/// which `down` removes.
 fn lock_path(settings: &Settings) -> PathBuf {
     settings.run.join("lock")
 }

@@ -18,7 +18,8 @@ pub struct LogTail {
 }
 
 impl LogTail {
-    /// Reads the last `count` lines of the file at `path`. A log that cannot be read gives no lines.
+    /// Reads the last `count` lines of the file at `path`. A log that cannot be read gives no
+    /// lines.
     pub fn read(path: &Path, count: usize) -> Self {
         let text = read_end(path).unwrap_or_default();
         Self {

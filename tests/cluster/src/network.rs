@@ -1,8 +1,8 @@
 //! The machine's part of the cluster's network: a bridge, a veth pair to each node, and routes.
 //!
-//! `unreachable` routes for the addresses of Pods and Services are made first, and removed last. Without them, while
-//! the cluster's own routes are missing, a packet for the cluster would leave the machine by its default route and
-//! reach another network.
+//! `unreachable` routes for the addresses of Pods and Services are made first, and removed last.
+//! Without them, while the cluster's own routes are missing, a packet for the cluster would leave
+//! the machine by its default route and reach another network.
 //!
 //! The current state is read from the kernel. Only changes need the program `ip`.
 
@@ -28,8 +28,9 @@ use crate::{
 /// Metric of the routes that keep packets on the machine: any other route wins.
 const GUARD_METRIC: &str = "4096";
 
-/// An address of the machine that no program uses. A program that listens on every address conflicts with a listener
-/// here, as it does with the API server on the bridge, which does not exist yet.
+/// An address of the machine that no program uses. A program that listens on every address
+/// conflicts with a listener here, as it does with the API server on the bridge, which does not
+/// exist yet.
 const PROBE: &str = "127.99.0.1";
 
 /// Failure to make the network.
@@ -80,7 +81,8 @@ impl Ip {
         }
     }
 
-    /// Writes its path to the run folder, so that `down` finds it even if the lock file has changed.
+    /// Writes its path to the run folder, so that `down` finds it even if the lock file has
+    /// changed.
     pub fn record(&self, run: &Path) -> Result<(), FileError> {
         let Some(debian) = &self.debian else {
             return Ok(());
@@ -161,7 +163,8 @@ pub fn connect(ip: &Ip, node: Node, init: Process) -> Result<(), CommandError> {
     ip.run(&["link", "set", &cable, "master", BRIDGE, "up"])
 }
 
-/// Routes Pods to their nodes, and Services to the first node, because every kube-proxy serves all of them.
+/// Routes Pods to their nodes, and Services to the first node, because every kube-proxy serves all
+/// of them.
 pub fn add_routes(ip: &Ip) -> Result<(), CommandError> {
     for node in NODES {
         let (range, gateway) = node.route();

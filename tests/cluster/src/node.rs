@@ -1,6 +1,6 @@
-//! The first process of a node. It runs in network, mount, process and host-name namespaces of its own, starts
-//! containerd, kubelet and kube-proxy there, and reaps orphaned processes. When it ends, the kernel ends everything in
-//! the node. It restarts a killed kubelet.
+//! The first process of a node. It runs in network, mount, process and host-name namespaces of its
+//! own, starts containerd, kubelet and kube-proxy there, and reaps orphaned processes. When it
+//! ends, the kernel ends everything in the node. It restarts a killed kubelet.
 
 use std::{
     io,

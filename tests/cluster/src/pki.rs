@@ -26,7 +26,8 @@ pub enum PkiError {
     },
 }
 
-/// A folder of certificates and keys, and the CAs that sign them. The keys of the CAs are in memory only.
+/// A folder of certificates and keys, and the CAs that sign them. The keys of the CAs are in memory
+/// only.
 #[derive(Debug)]
 pub struct Pki {
     dir: PathBuf,

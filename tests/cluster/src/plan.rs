@@ -1,5 +1,5 @@
-//! Pure: names, addresses and folders of the cluster. They are fixed, so that the remains of a killed run are found by
-//! their names.
+//! Pure: names, addresses and folders of the cluster. They are fixed, so that the remains of a
+//! killed run are found by their names.
 
 use std::path::{Path, PathBuf};
 
@@ -22,12 +22,15 @@ pub const API_PORT: u16 = 6443;
 /// Name of the folder in each cgroup hierarchy that holds all containers.
 pub const CGROUP: &str = "ipu-operator-harness";
 
-/// Folder of a node's files with the configuration of its container network, which the node has at `/etc/cni/net.d`.
+/// Folder of a node's files with the configuration of its container network, which the node has at
+/// `/etc/cni/net.d`.
 pub const CNI_CONFIG: &str = "etc-cni/net.d";
-/// Folder of a node's files with CNI plug-ins beside those of every node. It is empty until somebody installs one.
+/// Folder of a node's files with CNI plug-ins beside those of every node. It is empty until
+/// somebody installs one.
 pub const CNI_PLUGINS: &str = "cni-plugins";
 
-/// Folders of the machine on which nodes mount their own. A missing one is made and recorded, and `down` removes it.
+/// Folders of the machine on which nodes mount their own. A missing one is made and recorded, and
+/// `down` removes it.
 pub const MOUNT_POINTS: [(&str, &str); 5] = [
     ("/etc/cni", "etc-cni"),
     ("/var/lib/kubelet", "kubelet"),

@@ -1,5 +1,5 @@
-//! Saves what explains a failure before the cluster ends: logs of all Pods, and objects of the API server. Prints the
-//! ends of the most useful ones.
+//! Saves what explains a failure before the cluster ends: logs of all Pods, and objects of the API
+//! server. Prints the ends of the most useful ones.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -36,8 +36,8 @@ const COMMANDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Does work that needs a cluster. If it fails, the explanation is saved and printed before the error is returned. A
-/// signal needs no explanation.
+/// Does work that needs a cluster. If it fails, the explanation is saved and printed before the
+/// error is returned. A signal needs no explanation.
 pub async fn after<T, E>(
     settings: &Settings,
     work: impl Future<Output = Result<T, E>>,

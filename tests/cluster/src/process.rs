@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{At, FileError, read, remove, write_json};
 
-/// Every daemon of a run, and each process that it starts, has this variable with the run folder as its value. It
-/// identifies also a process that is not recorded yet.
+/// Every daemon of a run, and each process that it starts, has this variable with the run folder as
+/// its value. It identifies also a process that is not recorded yet.
 pub const MARK: &str = "IPU_OPERATOR_HARNESS";
 
 /// A process that cannot be mistaken for another one that got the same id later.
@@ -78,8 +78,8 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses, and may contain spaces and parentheses. The state is the
-    /// first field after it, and the start time the twentieth.
+    /// The second field is the program's name in parentheses, and may contain spaces and
+    /// parentheses. The state is the first field after it, and the start time the twentieth.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();

@@ -1,4 +1,5 @@
-//! A TCP relay on loopback, which can delay, stall and cut connections, and divides them over several servers.
+//! A TCP relay on loopback, which can delay, stall and cut connections, and divides them over
+//! several servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +24,8 @@ struct Line {
     holds_requests: bool,
     /// Whether bytes to clients wait.
     holds_answers: bool,
-    /// Number of the first connection that is not dead. Nothing passes a dead one, and nobody closes it.
+    /// Number of the first connection that is not dead. Nothing passes a dead one, and nobody
+    /// closes it.
     alive_from: usize,
     /// Number of the first connection that is not closed.
     open_from: usize,
@@ -94,13 +96,15 @@ impl Relay {
         });
     }
 
-    /// Makes nothing pass the present connections any more, which stay open, as after a failure between both ends.
+    /// Makes nothing pass the present connections any more, which stay open, as after a failure
+    /// between both ends.
     pub fn kill_present(&self) {
         self.line
             .send_modify(|line| line.alive_from = line.connections);
     }
 
-    /// Gives no new connections to this one of the servers, as a load balancer that knows that it is not ready.
+    /// Gives no new connections to this one of the servers, as a load balancer that knows that it
+    /// is not ready.
     pub fn leave_out(&self, server: Option<usize>) {
         self.line.send_modify(|line| line.left_out = server);
     }

@@ -1,4 +1,5 @@
-//! Work on a cluster that ends with the work: when it is done, when it fails, and when the user stops it.
+//! Work on a cluster that ends with the work: when it is done, when it fails, and when the user
+//! stops it.
 
 use crate::{
     interrupt,

@@ -29,8 +29,9 @@ pub struct Program {
 
 /// Keeps programs running until it is dropped.
 ///
-/// On request, the kernel kills a child when the *thread* that started it ends. So one thread starts the children and
-/// lives as long as they may run: a test's thread may end earlier, and with a killed test process all threads end.
+/// On request, the kernel kills a child when the *thread* that started it ends. So one thread
+/// starts the children and lives as long as they may run: a test's thread may end earlier, and with
+/// a killed test process all threads end.
 #[derive(Debug)]
 pub struct Supervisor {
     stop: Option<Sender<()>>,

@@ -65,7 +65,8 @@ impl<T> Seen<T> {
         }
     }
 
-    /// The result of a request that the API server refuses until it has noticed a change, such as that of a definition.
+    /// The result of a request that the API server refuses until it has noticed a change, such as
+    /// that of a definition.
     pub fn once_accepted(answer: Result<T, kube::Error>) -> Self {
         answer.map_or_else(|error| Self::NotYet(error.to_string()), Self::Yes)
     }
@@ -104,9 +105,9 @@ pub struct WaitedTooLong {
     pub last: String,
 }
 
-/// Checks repeatedly until the condition holds. An error by which the API server refuses the request itself is final,
-/// because no wait changes it. Other errors are not, because servers come and go in these tests. A failure reports the
-/// last one.
+/// Checks repeatedly until the condition holds. An error by which the API server refuses the
+/// request itself is final, because no wait changes it. Other errors are not, because servers come
+/// and go in these tests. A failure reports the last one.
 pub async fn until<T, E: Into<Box<dyn Error + Send + Sync>>>(
     what: impl Into<String>,
     patience: Duration,
@@ -134,8 +135,8 @@ pub async fn until<T, E: Into<Box<dyn Error + Send + Sync>>>(
     }
 }
 
-/// Whether the API server refuses the request itself: it is malformed (400), not allowed (403), or invalid (422). Not
-/// found (404), a conflict (409), and a webhook that does not answer (500) pass.
+/// Whether the API server refuses the request itself: it is malformed (400), not allowed (403), or
+/// invalid (422). Not found (404), a conflict (409), and a webhook that does not answer (500) pass.
 fn is_refusal<'error>(error: &'error (dyn Error + 'static)) -> bool {
     let cause = |error: &&'error (dyn Error + 'static)| (*error).source();
     let causes = successors(Some(error), cause);
@@ -146,7 +147,8 @@ fn is_refusal<'error>(error: &'error (dyn Error + 'static)) -> bool {
     answers.any(|code| matches!(code, 400 | 403 | 422))
 }
 
-/// Waits until `answers`. An error of `check` is final: the server has ended. The outer error is the timeout.
+/// Waits until `answers`. An error of `check` is final: the server has ended. The outer error is
+/// the timeout.
 pub async fn until_or_ended<E>(
     what: impl Into<String>,
     patience: Duration,
@@ -165,7 +167,8 @@ pub async fn until_or_ended<E>(
     .await
 }
 
-/// [`until`] for the body of a test: a check returns the found value, or describes the observed state.
+/// [`until`] for the body of a test: a check returns the found value, or describes the observed
+/// state.
 ///
 /// # Panics
 /// Panics if the condition does not hold in time.
@@ -183,8 +186,8 @@ pub async fn eventually<T, S: Into<Seen<T>>>(what: &str, mut look: impl AsyncFnM
     }
 }
 
-/// Runs a step that a user waits for, and prints its time. Its bound is ten times the median of recorded runs, and at
-/// least a minute.
+/// Runs a step that a user waits for, and prints its time. Its bound is ten times the median of
+/// recorded runs, and at least a minute.
 ///
 /// # Panics
 /// Panics if the step took longer.

@@ -1,4 +1,5 @@
-//! Active policies beside the load: one is slow, others give harmful answers, and one repeatedly fails its check.
+//! Active policies beside the load: one is slow, others give harmful answers, and one repeatedly
+//! fails its check.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -88,16 +89,16 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// Checks that they are still active regardless of the load, except the one that never was, and that each was
-    /// called. The load also counts reviews from before their activation.
+    /// Checks that they are still active regardless of the load, except the one that never was, and
+    /// that each was called. The load also counts reviews from before their activation.
     pub(super) async fn are_active(&self) -> Result<(), Failed> {
         assert!(self.refusals.get() > 0, "{REFUSED} was never checked");
         println!("{REFUSED}: refused {} times", self.refusals.get());
         for (name, _, _) in active_policies() {
             policies::once_active(self.fixture, name).await?;
             let calls = policies::once_called(self.fixture, name, |calls| match name {
-                // None of these policies gives a valid answer. Queries of the load do not count for the
-                // placement policy.
+                // None of these policies gives a valid answer. Queries of the load do not count for
+                // the placement policy.
                 "flood-objects" | "flood-waits" => calls.failed > 0,
                 _ => calls.answered + calls.failed > 0,
             });
@@ -123,8 +124,8 @@ impl<'a> Hostile<'a> {
 /// Name, module, and the rest of `spec`.
 type ActivePolicy = (&'static str, Vec<u8>, Value);
 
-/// The policies that can be active, the slow one first. A large object, as the load sends it, triggers their harmful
-/// behaviour. The placement policy is always harmful.
+/// The policies that can be active, the slow one first. A large object, as the load sends it,
+/// triggers their harmful behaviour. The placement policy is always harmful.
 fn active_policies() -> [ActivePolicy; 4] {
     [
         (

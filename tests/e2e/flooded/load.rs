@@ -1,5 +1,5 @@
-//! The load: one process for each of several Pods, in the network and the cgroups of that Pod. Each Pod has its own
-//! address, and no more processor time than Pods without requests.
+//! The load: one process for each of several Pods, in the network and the cgroups of that Pod. Each
+//! Pod has its own address, and no more processor time than Pods without requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;

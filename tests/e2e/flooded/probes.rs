@@ -12,8 +12,8 @@ use tests::flood::probes::Probes;
 use super::Running;
 use crate::fixture::Fixture;
 
-/// The results of the probes so far, from the kubelets and the Events. The kubelets count every probe. A kubelet that
-/// has written many Events of a Pod writes no more for a while.
+/// The results of the probes so far, from the kubelets and the Events. The kubelets count every
+/// probe. A kubelet that has written many Events of a Pod writes no more for a while.
 pub(super) async fn now(fixture: &Fixture, pods: &[Running]) -> Result<Probes, Failed> {
     let mut probes = Probes::default();
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| pod.node.as_str()).collect();

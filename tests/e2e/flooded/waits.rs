@@ -1,9 +1,10 @@
-//! The delays of other users of the operator: an API server's dry run, users of the REST API and of metrics, and
-//! probes. Also the delays of requests to servers without load.
+//! The delays of other users of the operator: an API server's dry run, users of the REST API and of
+//! metrics, and probes. Also the delays of requests to servers without load.
 //!
-//! Each kind of work in a request to the operator has a witness: the API server's own work (a dry run without
-//! webhooks), TLS with a new token that the API server reviews (a list from the API server), and a process in a Pod
-//! with the operator's share of the processors (a witness beside each Pod).
+//! Each kind of work in a request to the operator has a witness: the API server's own work (a dry
+//! run without webhooks), TLS with a new token that the API server reviews (a list from the API
+//! server), and a process in a Pod with the operator's share of the processors (a witness beside
+//! each Pod).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -23,13 +24,14 @@ use crate::fixture::Fixture;
 
 /// Longest additional wait of a user under load, beyond the delay of the slowest witness.
 ///
-/// On a machine without idle processors, every process waits for a processor, regardless of the operator.
-/// Without witnesses, the limit would apply to the machine. The durations of a witness without load do not count, and the
-/// table shows both, so that the operator's part is visible.
+/// On a machine without idle processors, every process waits for a processor, regardless of the
+/// operator. Without witnesses, the limit would apply to the machine. The durations of a witness
+/// without load do not count, and the table shows both, so that the operator's part is visible.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum number of the load's requests that end during the median wait that the load adds. On a slow machine, the load is
-/// as slow as the user. The load sends about 600 concurrent requests: without fairness, a user waits for all of them.
+/// Maximum number of the load's requests that end during the median wait that the load adds. On a
+/// slow machine, the load is as slow as the user. The load sends about 600 concurrent requests:
+/// without fairness, a user waits for all of them.
 const REQUESTS_AHEAD: u32 = 300;
 
 /// Name of the account of a user, and of its ClusterRole.
@@ -102,7 +104,8 @@ impl User {
         Ok(())
     }
 
-    /// Creates a token for this audience (`None`: the API server's). The operator must have it reviewed.
+    /// Creates a token for this audience (`None`: the API server's). The operator must have it
+    /// reviewed.
     async fn token(&self, audience: Option<&str>) -> Result<String, Failed> {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -187,8 +190,9 @@ impl Waits {
         Ok(())
     }
 
-    /// Prints the durations without and under load, on a machine that may do other work. Checks that few requests of the
-    /// load, of which `ended` ended in `during`, delayed a user, beyond the delay of the slowest witness.
+    /// Prints the durations without and under load, on a machine that may do other work. Checks
+    /// that few requests of the load, of which `ended` ended in `during`, delayed a user, beyond
+    /// the delay of the slowest witness.
     pub(super) fn are_fair(
         &self,
         quiet: &Self,
@@ -201,8 +205,9 @@ impl Waits {
         self.are_within(quiet, MEDIAN, allowed)
     }
 
-    /// Prints the durations without and under load, on a machine that does nothing else. Checks that no user waited more
-    /// than a second longer than without load, beyond the delay of the slowest witness.
+    /// Prints the durations without and under load, on a machine that does nothing else. Checks
+    /// that no user waited more than a second longer than without load, beyond the delay of the
+    /// slowest witness.
     pub(super) fn are_short(&self, quiet: &Self) -> Result<(), Failed> {
         self.are_within(quiet, HIGH, DELAY)
     }

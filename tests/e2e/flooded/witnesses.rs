@@ -1,8 +1,9 @@
-//! Witnesses of the load: an unloaded Pod beside each of the operator's, on the same node and with the same
-//! resources.
+//! Witnesses of the load: an unloaded Pod beside each of the operator's, on the same node and with
+//! the same resources.
 //!
-//! The node gives both the same share of its processors, for which the load competes. So the additional duration of a
-//! request to a witness under load is a delay of the machine, not of the operator.
+//! The node gives both the same share of its processors, for which the load competes. So the
+//! additional duration of a request to a witness under load is a delay of the machine, not of the
+//! operator.
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +26,8 @@ const LABEL: (&str, &str) = ("app", "flood-witness");
 /// The port on which a simulated V-IPU controller answers plain HTTP.
 const PORT: u16 = 8091;
 
-/// Creates a witness for each Pod of the operator, and waits until it responds. Returns the addresses.
+/// Creates a witness for each Pod of the operator, and waits until it responds. Returns the
+/// addresses.
 pub(super) async fn create(fixture: &Fixture, pods: &[Running]) -> Result<Vec<SocketAddr>, Failed> {
     let api: Api<Pod> = Api::namespaced(fixture.operated.client.clone(), "default");
     let mut addresses = Vec::new();

@@ -15,8 +15,9 @@ use crate::simulators::{occupy, vacate};
 
 const LABEL: &str = "app=web";
 
-/// One Pod runs, and the other one waits and names the reason. When the first is deleted, the second gets its IPUs,
-/// although the operator is killed meanwhile. It keeps running when the Deployment is scaled to one Pod.
+/// One Pod runs, and the other one waits and names the reason. When the first is deleted, the
+/// second gets its IPUs, although the operator is killed meanwhile. It keeps running when the
+/// Deployment is scaled to one Pod.
 pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (small, large) = fixture.controllers();

@@ -18,9 +18,10 @@ use crate::fixture::{Fixture, PATIENCE};
 use crate::lost_node::kubelet_of;
 use crate::pods::runs;
 
-/// The kubelet of one node is killed and starts again. The other node is deleted and registers again, without the
-/// resource. A Pod that requests its IPUs by the annotation keeps running. A kubelet that sets the resource to 0 at
-/// its start can reject a running Pod with the limit: its owner then creates another one.
+/// The kubelet of one node is killed and starts again. The other node is deleted and registers
+/// again, without the resource. A Pod that requests its IPUs by the annotation keeps running. A
+/// kubelet that sets the resource to 0 at its start can reject a running Pod with the limit: its
+/// owner then creates another one.
 pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (restarted, anew) = fixture.controllers();
@@ -64,7 +65,8 @@ pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A bare Pod with the annotation and a Deployment of one Pod with the limit, both on the node of this V-IPU controller.
+/// A bare Pod with the annotation and a Deployment of one Pod with the limit, both on the node of
+/// this V-IPU controller.
 async fn create_pods(fixture: &Fixture, controller: &str) -> Result<(), Failed> {
     let spec = |limit: bool| {
         let mut main = container(4, SERVES);
@@ -110,8 +112,8 @@ async fn node(fixture: &Fixture, name: &str) -> Result<Node, Failed> {
     Ok(nodes.get(name).await?)
 }
 
-/// Waits until a node advertises this number of IPUs, and its kubelet has reported since this time that the node is
-/// Ready.
+/// Waits until a node advertises this number of IPUs, and its kubelet has reported since this time
+/// that the node is Ready.
 async fn advertises(
     fixture: &Fixture,
     name: &str,
@@ -131,8 +133,8 @@ async fn advertises(
     Ok(())
 }
 
-/// Whether a kubelet has reported since this time that the node is Ready. Times are whole seconds. A kubelet
-/// reports at its start, and later only changes.
+/// Whether a kubelet has reported since this time that the node is Ready. Times are whole seconds.
+/// A kubelet reports at its start, and later only changes.
 fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");

@@ -1,5 +1,5 @@
-//! Owners that create Pods again, and containers that restart: which of them keep a partition, and which get another
-//! one.
+//! Owners that create Pods again, and containers that restart: which of them keep a partition, and
+//! which get another one.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! A Job, a JobSet and a bare Pod in a queue of the real Kueue, with the AdmissionCheck: their partitions are formed
-//! before their admission, and their Pods take them over.
+//! A Job, a JobSet and a bare Pod in a queue of the real Kueue, with the AdmissionCheck: their
+//! partitions are formed before their admission, and their Pods take them over.
 
 use std::collections::BTreeSet;
 
@@ -51,8 +51,9 @@ const CHECKS: &str = "test -n \"$IPUOF_VIPU_API_PARTITION_ID\"";
 /// Longer than Kueue takes to admit a Workload that waits for nothing.
 const FORMING: u64 = 10_000;
 
-/// The Job is admitted once its partitions are formed. A JobSet and a bare Pod wait for its quota without any IPU, and
-/// run when the Job is gone. Each Pod uses a partition that was formed before its admission.
+/// The Job is admitted once its partitions are formed. A JobSet and a bare Pod wait for its quota
+/// without any IPU, and run when the Job is gone. Each Pod uses a partition that was formed before
+/// its admission.
 pub(crate) fn wait_for_quota_and_partitions(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         create_queue(fixture).await?;
@@ -128,7 +129,8 @@ async fn forms_before_the_admission(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits until the JobSet and the bare Pod wait for quota. Then none of their Pods can start, and none has a partition.
+/// Waits until the JobSet and the bare Pod wait for quota. Then none of their Pods can start, and
+/// none has a partition.
 async fn wait_for_quota(fixture: &Fixture) -> Result<(), Failed> {
     for owner in [("JobSet", "pair"), ("Pod", "bare")] {
         once_workload(fixture, owner, "to wait for quota", |one| {

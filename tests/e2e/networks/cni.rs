@@ -1,5 +1,5 @@
-//! Multus, whereabouts and MACVLAN on the nodes: their programs, the files that their DaemonSets write on a node, and
-//! their own definitions and rights.
+//! Multus, whereabouts and MACVLAN on the nodes: their programs, the files that their DaemonSets
+//! write on a node, and their own definitions and rights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ const OF_PODS: &str = "10-bridge.conflist";
 /// Who asks the API server, and the folder of its kubeconfig on a node.
 const ACCOUNTS: [&str; 2] = ["multus", "whereabouts"];
 
-/// The kinds of objects that the trial creates of the manifests. The images of the DaemonSets are in no registry here.
+/// The kinds of objects that the trial creates of the manifests. The images of the DaemonSets are
+/// in no registry here.
 const KINDS: [&str; 4] = [
     "CustomResourceDefinition",
     "ServiceAccount",

@@ -1,5 +1,5 @@
-//! A device plugin as kubelets know it: it registers a resource, lists its devices, and allocates them to containers. It
-//! has no device to add to a container.
+//! A device plugin as kubelets know it: it registers a resource, lists its devices, and allocates
+//! them to containers. It has no device to add to a container.
 
 use std::convert::Infallible;
 use std::fs;

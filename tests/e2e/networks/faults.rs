@@ -1,4 +1,5 @@
-//! Faults of a node, each made where a real one is. `kubectl ipu doctor` names each of them, and jobs avoid the node.
+//! Faults of a node, each made where a real one is. `kubectl ipu doctor` names each of them, and
+//! jobs avoid the node.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -45,7 +46,8 @@ const TWO: [Fault; 2] = [NO_DEVICE, ["controller-label", "the node has ipunode=p
 /// The network of the preset, as kubectl names it.
 const NETWORK: &str = "network-attachment-definitions.k8s.cni.cncf.io/rdma-net";
 
-/// Makes eight faults on a node, which has this device plugin. A job that would run on both nodes runs on the other one.
+/// Makes eight faults on a node, which has this device plugin. A job that would run on both nodes
+/// runs on the other one.
 pub(super) async fn are_named(
     fixture: &Fixture,
     machine: &Machine,

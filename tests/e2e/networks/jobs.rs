@@ -19,11 +19,13 @@ use crate::pods::node_of;
 /// Bytes that each rank sends to the other one.
 const SENT: u64 = 8 << 20;
 
-/// The most that may arrive over the network of Pods meanwhile: what MPI's daemons say to each other.
+/// The most that may arrive over the network of Pods meanwhile: what MPI's daemons say to each
+/// other.
 const BESIDE: u64 = 1 << 20;
 
-/// A rank that waits until the file `/tmp/go` exists, exchanges messages, and reports what it sees of its networks: the
-/// addresses of `ip -4 address`, the table of `route -n`, and the bytes that have arrived.
+/// A rank that waits until the file `/tmp/go` exists, exchanges messages, and reports what it sees
+/// of its networks: the addresses of `ip -4 address`, the table of `route -n`, and the bytes that
+/// have arrived.
 const RANK: &str = r#"
 import fcntl, json, os, socket, struct, time
 from mpi4py import MPI
@@ -95,8 +97,8 @@ pub(super) fn job(fixture: &Fixture, name: &str, spread: Spread) -> Result<IPUJo
     Ok(job)
 }
 
-/// Waits until these jobs run at the same time, each on these nodes, lets them exchange their messages over the second
-/// interface, and deletes them.
+/// Waits until these jobs run at the same time, each on these nodes, lets them exchange their
+/// messages over the second interface, and deletes them.
 pub(super) async fn exchange(
     fixture: &Fixture,
     names: &[&str],
@@ -160,8 +162,8 @@ async fn has_one_network(fixture: &Fixture, pod: &str) -> Result<(), Failed> {
 }
 
 impl Report {
-    /// The Pod has three interfaces. Only the subnet of the cards is reached over the third one, and so were the
-    /// messages.
+    /// The Pod has three interfaces. Only the subnet of the cards is reached over the third one,
+    /// and so were the messages.
     fn check(&self) {
         let interfaces: Vec<&str> = self.addresses.keys().map(String::as_str).collect();
         assert_eq!(interfaces, ["eth0", "lo", "net1"], "{self:?}");

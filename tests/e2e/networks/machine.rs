@@ -65,7 +65,8 @@ impl Machine {
         self.folder.join(CNI_PLUGINS)
     }
 
-    /// The kubelet's folder of device plugins. Its path is short enough for the address of a socket.
+    /// The kubelet's folder of device plugins. Its path is short enough for the address of a
+    /// socket.
     pub(super) fn device_plugins(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.init.pid);
         Path::new(&root).join("var/lib/kubelet/device-plugins")
@@ -90,7 +91,8 @@ impl Machine {
         Ok(fs::rename(new, port.join("state"))?)
     }
 
-    /// Sets how many bytes the container runtime lets new containers lock. Returns the limit until now.
+    /// Sets how many bytes the container runtime lets new containers lock. Returns the limit until
+    /// now.
     pub(super) fn set_memlock(&self, limit: &str) -> Result<String, Failed> {
         let containerd = self.containerd()?.to_string();
         let limits = ["--memlock", "--output=SOFT", "--noheadings", "--raw"];
@@ -110,7 +112,8 @@ impl Machine {
         self.ip(&["rule", action, "from", &from, "to", &to, "unreachable"])
     }
 
-    /// Removes what this trial has added. Missing parts are not an error, because the trial may have failed early.
+    /// Removes what this trial has added. Missing parts are not an error, because the trial may
+    /// have failed early.
     pub(super) fn restore(&self) -> Result<(), Failed> {
         for folder in ["multus.d", "whereabouts.d", "sys"] {
             let folder = self.cni_config().join(folder);

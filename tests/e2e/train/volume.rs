@@ -1,5 +1,5 @@
-//! The objects that all trainings share: the program with the stand-ins, and the claim, whose volume is a folder of this
-//! machine, because the cluster has no provisioner.
+//! The objects that all trainings share: the program with the stand-ins, and the claim, whose
+//! volume is a folder of this machine, because the cluster has no provisioner.
 
 use std::fs;
 use std::path::PathBuf;

@@ -149,7 +149,8 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("failed to start the asynchronous runtime")
 }
 
-/// Runs the demo. The cluster is stopped in any case; the logs of a failure remain in the run folder.
+/// Runs the demo. The cluster is stopped in any case; the logs of a failure remain in the run
+/// folder.
 async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
     let work = async {
         let installed = operator::up(settings, progress).await?;

@@ -301,8 +301,8 @@ async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
         })
 }
 
-/// The values for Helm. The image's tag is the chart's own version. The digest is in an annotation, so that an upgrade
-/// to a new image with the same name replaces the Pods.
+/// The values for Helm. The image's tag is the chart's own version. The digest is in an annotation,
+/// so that an upgrade to a new image with the same name replaces the Pods.
 fn values(image: &Image) -> Vec<String> {
     let controllers = CONTROLLERS
         .map(|(name, _)| format!("{}:ipunode={name}", address(name)))

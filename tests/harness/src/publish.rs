@@ -18,7 +18,8 @@ pub(crate) struct Publisher {
     /// Private key of cosign, with which the release is signed. Its password is in COSIGN_PASSWORD.
     #[arg(long)]
     key: Option<PathBuf>,
-    /// Where image, chart and guests are pushed, such as registry.example.com/team. With a key they are signed there.
+    /// Where image, chart and guests are pushed, such as registry.example.com/team. With a key they
+    /// are signed there.
     #[arg(long)]
     registry: Option<String>,
     /// File with the CAs of the registry's certificate, in PEM, instead of the public ones.

@@ -1,5 +1,5 @@
-//! A cooperative environment, and the rules that the core obeys in it after any status and any observations: it never
-//! panics, harms no partition in use, and each reconcile ends.
+//! A cooperative environment, and the rules that the core obeys in it after any status and any
+//! observations: it never panics, harms no partition in use, and each reconcile ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! A fuzz target of `tests/fuzz`: a function from bytes, which panics where an invariant of parsed input breaks.
+//! A fuzz target of `tests/fuzz`: a function from bytes, which panics where an invariant of parsed
+//! input breaks.
 
 use ipu_api::ipupartition::IPUPartition;
 

@@ -1,11 +1,14 @@
-//! The model check: explores every order of events in a small model with the partition core, two replicas of it, V-IPU
-//! controllers of few IPUs, owners of one slot, and a bounded number of faults.
+//! The model check: explores every order of events in a small model with the partition core, two
+//! replicas of it, V-IPU controllers of few IPUs, owners of one slot, and a bounded number of
+//! faults.
 //!
-//! The simulation samples large models, and this exhausts a small one. Both call the core through `sim_adapter.rs`, use the
-//! same V-IPU controllers, and check the same invariants; stateright explores the states. `IPU_OPERATOR_MODEL=large` also
-//! explores the large bounds, and with the name of a bound only that one is explored.
+//! The simulation samples large models, and this exhausts a small one. Both call the core through
+//! `sim_adapter.rs`, use the same V-IPU controllers, and check the same invariants; stateright
+//! explores the states. `IPU_OPERATOR_MODEL=large` also explores the large bounds, and with the
+//! name of a bound only that one is explored.
 //!
-//! Not modelled: a watch that is late although its replica is not paused, and the clock of the queue.
+//! Not modelled: a watch that is late although its replica is not paused, and the clock of the
+//! queue.
 
 mod bounds;
 mod calls;

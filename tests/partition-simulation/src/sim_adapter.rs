@@ -127,8 +127,8 @@ pub(super) fn place(
     decide(object, (placement, held), controllers, now)
 }
 
-/// The decision of a pass, and of the built-in placement policy. `held` counts the partitions that the owner has or is
-/// getting.
+/// The decision of a pass, and of the built-in placement policy. `held` counts the partitions that
+/// the owner has or is getting.
 pub(super) fn place_in(
     pass: &mut Pass,
     object: &IPUPartition,
@@ -265,7 +265,8 @@ pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -
     all
 }
 
-/// A controller as placement sees it, with this inventory, which was read as `account`, and these allocations.
+/// A controller as placement sees it, with this inventory, which was read as `account`, and these
+/// allocations.
 pub(super) fn withheld(
     (inventory, mut view): (Inventory, ControllerView),
     held: &Allocations,

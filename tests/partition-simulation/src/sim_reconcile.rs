@@ -1,5 +1,5 @@
-//! One reconcile by the operator's executor, one effect at a time: the simulation, the model check and the property tests
-//! carry out the effect and give the executor its answer.
+//! One reconcile by the operator's executor, one effect at a time: the simulation, the model check
+//! and the property tests carry out the effect and give the executor its answer.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -84,7 +84,8 @@ impl Reconcile {
         let step = step.expect("broken invariant: every reconcile ends");
         self.step = Some(step.clone());
         let mut effects = OneEffect::new(None);
-        // What the executor changes before its first effect, it changes again when it has the answer.
+        // What the executor changes before its first effect, it changes again when it has the
+        // answer.
         let mut core = self.core.clone();
         match poll_once(core.carry_out(step, &mut effects)) {
             Poll::Pending => effects.asked.expect("only an effect is waited for"),

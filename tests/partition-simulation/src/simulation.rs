@@ -1,13 +1,14 @@
-//! Drives both cores, of jobs and of the ledger, with many objects, Pods and controllers through everything that can go
-//! wrong. It checks safety at every step, and liveness at the end.
+//! Drives both cores, of jobs and of the ledger, with many objects, Pods and controllers through
+//! everything that can go wrong. It checks safety at every step, and liveness at the end.
 //!
-//! A run is its seed: the clock is virtual, one event follows the other, and all chance comes from it.
-//! `IPU_OPERATOR_SIMULATED_LIVES` says how many jobs come and go, `IPU_OPERATOR_SIMULATION_FIRST_SEED` with
-//! which seed that begins (0 where nothing is said, so that two runs are the same), and
-//! `IPU_OPERATOR_SIMULATION_SEED` runs one seed and prints all that happens in it.
+//! A run is its seed: the clock is virtual, one event follows the other, and all chance comes from
+//! it. `IPU_OPERATOR_SIMULATED_LIVES` says how many jobs come and go,
+//! `IPU_OPERATOR_SIMULATION_FIRST_SEED` with which seed that begins (0 where nothing is said, so
+//! that two runs are the same), and `IPU_OPERATOR_SIMULATION_SEED` runs one seed and prints all
+//! that happens in it.
 //!
-//! The simulation omits a reset that is delivered again after its answer. A reset carries only an id, so no
-//! controller can distinguish the second delivery from the first.
+//! The simulation omits a reset that is delivered again after its answer. A reset carries only an
+//! id, so no controller can distinguish the second delivery from the first.
 
 mod accounts;
 mod adopted;
@@ -113,8 +114,8 @@ fn a_simulation_of_many_lives_breaks_no_invariant() {
     }
 }
 
-/// Runs one seed after the other, from `first` on, until this number of jobs has come and gone, each run on a
-/// thread of its own, as many at a time as there are processors.
+/// Runs one seed after the other, from `first` on, until this number of jobs has come and gone,
+/// each run on a thread of its own, as many at a time as there are processors.
 fn simulate(first: u64, wanted: u64) -> Coverage {
     let (next, lives) = (AtomicU64::new(first), AtomicU64::new(0));
     let run_some = || {
@@ -245,7 +246,8 @@ fn a_cluster_that_was_restored_elsewhere_goes_on_with_what_it_had() {
     goes_on_under(sim_adapter::identity(1, "release"));
 }
 
-/// The case that the demo shows with SIGKILL: the controller has the partition, and no object records it.
+/// The case that the demo shows with SIGKILL: the controller has the partition, and no object
+/// records it.
 #[test]
 fn a_partition_that_was_formed_and_not_noted_is_taken() {
     let mut world = world_of_one();

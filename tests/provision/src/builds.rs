@@ -1,5 +1,5 @@
-//! What is built before a command runs: programs with cargo, tools with Go, guests, and the image of jobs; side by side,
-//! because none of them uses all cores all the time.
+//! What is built before a command runs: programs with cargo, tools with Go, guests, and the image
+//! of jobs; side by side, because none of them uses all cores all the time.
 
 use std::process::Command;
 
@@ -18,7 +18,8 @@ use crate::tools::{Tools, ToolsError, go};
 
 mod bar_text;
 
-/// Processor time of each build with empty caches, in seconds. BENCHMARKS.md has the measured stages.
+/// Processor time of each build with empty caches, in seconds. BENCHMARKS.md has the measured
+/// stages.
 const CRATES: f64 = 560.0;
 const CRATES_OF_TESTS: f64 = 1100.0;
 const GO_PACKAGE: f64 = 0.4;
@@ -54,8 +55,8 @@ pub fn of_command(command: &str, settings: &Settings) -> Result<Vec<Stage>, Buil
     side_by_side(settings, &go::OF_CLUSTER, &[OpenMpi::Four], &crates, cargo)
 }
 
-/// Builds the tests with the programs that they run, and all tools that `make test` needs. Returns how long each build
-/// took.
+/// Builds the tests with the programs that they run, and all tools that `make test` needs. Returns
+/// how long each build took.
 pub fn of_tests(settings: &Settings, tests: Command) -> Result<Vec<Stage>, BuildsError> {
     let crates = Lane::new("cargo: the tests", "crates", 1, CRATES_OF_TESTS);
     let images = [OpenMpi::Four, OpenMpi::Five];

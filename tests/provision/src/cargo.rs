@@ -1,4 +1,5 @@
-//! A cargo without the environment of the cargo that started this program, and flags for its compiler.
+//! A cargo without the environment of the cargo that started this program, and flags for its
+//! compiler.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -11,8 +12,8 @@ pub const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 /// The flag that links the C library into a program.
 pub const STATIC: &str = "-Ctarget-feature=+crt-static";
 
-/// The variable that lets a stable test runner print the time of each test. No compiler may see it: the build scripts of
-/// some crates would use what only a nightly compiler has.
+/// The variable that lets a stable test runner print the time of each test. No compiler may see it:
+/// the build scripts of some crates would use what only a nightly compiler has.
 pub const BOOTSTRAP: &str = "RUSTC_BOOTSTRAP";
 
 /// Variables of a build of this repository, which would change any other build.
@@ -40,8 +41,9 @@ pub fn with_lints(cargo: &mut Command) -> &mut Command {
     )
 }
 
-/// A cargo without the variables of the cargo that started this program. Build scripts read some of them (that of ring
-/// reads `CARGO_MANIFEST_DIR`), so each of the two would rebuild what the other has built.
+/// A cargo without the variables of the cargo that started this program. Build scripts read some of
+/// them (that of ring reads `CARGO_MANIFEST_DIR`), so each of the two would rebuild what the other
+/// has built.
 pub fn cargo() -> Command {
     clean(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
@@ -60,8 +62,8 @@ pub fn clean(path: impl AsRef<OsStr>) -> Command {
     cargo
 }
 
-/// Adds flags that replace the paths of folders in compiled code by fixed names, so that the result does not depend on
-/// the folder of the build.
+/// Adds flags that replace the paths of folders in compiled code by fixed names, so that the result
+/// does not depend on the folder of the build.
 pub fn naming(flag: &str, folders: &[(&Path, &str)]) -> OsString {
     let mut flags = OsString::from(flag);
     for (folder, name) in folders {

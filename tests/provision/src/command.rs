@@ -60,8 +60,9 @@ pub fn run(command: &mut Command) -> Result<(), CommandError> {
     output(command).map(drop)
 }
 
-/// Runs a long `command` to its end without input. Each line of its standard error is passed on when it comes; a
-/// progress bar's states count as lines. If it fails, the error has the last lines.
+/// Runs a long `command` to its end without input. Each line of its standard error is passed on
+/// when it comes; a progress bar's states count as lines. If it fails, the error has the last
+/// lines.
 pub fn stream(command: &mut Command, mut line: impl FnMut(&str)) -> Result<(), CommandError> {
     let described = describe(command);
     let mut last = VecDeque::new();

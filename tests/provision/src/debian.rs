@@ -1,5 +1,5 @@
-//! Debian packages that a lock file pins: downloaded by version, checked by SHA-256, and unpacked. Nothing is
-//! installed: apt runs with its own state, and the packages' scripts never run.
+//! Debian packages that a lock file pins: downloaded by version, checked by SHA-256, and unpacked.
+//! Nothing is installed: apt runs with its own state, and the packages' scripts never run.
 
 use std::{
     collections::BTreeSet,
@@ -106,7 +106,8 @@ impl Pinned {
         })
     }
 
-    /// The architecture of the packages. Packages for every architecture are listed with those for amd64.
+    /// The architecture of the packages. Packages for every architecture are listed with those for
+    /// amd64.
     fn architectures(&self) -> BTreeSet<&str> {
         let packages = self.packages.iter();
         let named = packages.map(|package| package.architecture.as_str());
@@ -128,8 +129,8 @@ impl Pinned {
         self.packages.len()
     }
 
-    /// Unpacks the packages into `root` as if it were `/`. `apt` contains apt's state and downloads. It may be the
-    /// folder of an earlier call.
+    /// Unpacks the packages into `root` as if it were `/`. `apt` contains apt's state and
+    /// downloads. It may be the folder of an earlier call.
     pub fn unpack(&self, apt: &Path, root: &Path) -> Result<(), DebianError> {
         let debs = apt.join("debs");
         make_dir(root)?;

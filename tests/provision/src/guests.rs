@@ -1,4 +1,5 @@
-//! Compiles the guests' core modules with cargo. The operator's own library makes components of them.
+//! Compiles the guests' core modules with cargo. The operator's own library makes components of
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +21,8 @@ pub const BUILT_IN: [&str; 6] = [
     "namespace-quota",
 ];
 
-/// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the rest of the call.
+/// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the
+/// rest of the call.
 const STACK: usize = 256 << 10;
 
 /// Failure to compile a guest.
@@ -43,8 +45,8 @@ pub enum CompileError {
     },
 }
 
-/// Compiles the core modules of these packages. It is quick if nothing has changed. `compiled` receives the name of each
-/// package when it is done.
+/// Compiles the core modules of these packages. It is quick if nothing has changed. `compiled`
+/// receives the name of each package when it is done.
 pub fn compile(packages: &[&str], mut compiled: impl FnMut(&str)) -> Result<(), CompileError> {
     let settings = Settings::from_env()?;
     let toolchain = toolchain::find(&settings.cache)?;
@@ -70,9 +72,10 @@ pub fn target_dir() -> PathBuf {
     cargo::target_dir().join("guests")
 }
 
-/// The build of one core module. Only here is a guest a `cdylib`: the file names of such libraries have no hash, so
-/// builds with other features would overwrite each other. The build has its own target folder, because it may use
-/// another compiler. It uses only the flags that are set here, and the result contains no path of this machine.
+/// The build of one core module. Only here is a guest a `cdylib`: the file names of such libraries
+/// have no hash, so builds with other features would overwrite each other. The build has its own
+/// target folder, because it may use another compiler. It uses only the flags that are set here,
+/// and the result contains no path of this machine.
 fn rustc(package: &str, toolchain: &WasmToolchain, checkout: &Path) -> Command {
     let flags = cargo::naming(
         &format!("-Clink-arg=-zstack-size={STACK}"),

@@ -73,8 +73,8 @@ pub fn system(
     ])
 }
 
-/// The image of a Pod's first container, from the source in Kubernetes. All versions use that of the default version,
-/// so that it is not rebuilt for each of them.
+/// The image of a Pod's first container, from the source in Kubernetes. All versions use that of
+/// the default version, so that it is not rebuilt for each of them.
 fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> {
     let settings = &Settings {
         kubernetes: Kubernetes::default(),
@@ -107,7 +107,8 @@ fn coredns(settings: &Settings, tools: &Tools, progress: &Progress) -> Result<Im
     })
 }
 
-/// Makes an image in the cache, unless the cache has it. `inputs` determine its content. `build` returns its one layer.
+/// Makes an image in the cache, unless the cache has it. `inputs` determine its content. `build`
+/// returns its one layer.
 pub fn make(
     settings: &Settings,
     progress: &Progress,

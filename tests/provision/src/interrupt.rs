@@ -1,7 +1,9 @@
-//! Ctrl-C and SIGTERM. The first signal stops the work, so that the harness can clean up. The second ends the harness.
+//! Ctrl-C and SIGTERM. The first signal stops the work, so that the harness can clean up. The
+//! second ends the harness.
 //!
-//! While the harness watches for signals, its commands run in their own process groups. So Ctrl-C on the terminal
-//! reaches only the harness: it forwards the signal to a build, but not to the commands that end the cluster.
+//! While the harness watches for signals, its commands run in their own process groups. So Ctrl-C
+//! on the terminal reaches only the harness: it forwards the signal to a build, but not to the
+//! commands that end the cluster.
 
 use std::{
     io::{self, BufReader, IsTerminal, Read},
@@ -86,7 +88,8 @@ pub fn came() -> bool {
     STOP.is_cancelled()
 }
 
-/// Marks the beginning of the cluster's end: from now on, commands run to their end despite signals.
+/// Marks the beginning of the cluster's end: from now on, commands run to their end despite
+/// signals.
 pub fn ending() {
     let mut commands = commands();
     if commands.phase == Phase::Working {
@@ -114,7 +117,8 @@ pub fn is_watched() -> bool {
     commands().phase != Phase::Unwatched
 }
 
-/// Runs a command to its end without input. After a signal that stops the work, it refuses the command.
+/// Runs a command to its end without input. After a signal that stops the work, it refuses the
+/// command.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command.stdout(Stdio::piped());
     let child = begin(command)?;
@@ -124,8 +128,8 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
     output
 }
 
-/// The same, for a long command: each part of its standard error is passed on when it comes. A part ends with a line
-/// feed or, as for progress bars, a carriage return. Standard output is dropped.
+/// The same, for a long command: each part of its standard error is passed on when it comes. A part
+/// ends with a line feed or, as for progress bars, a carriage return. Standard output is dropped.
 pub fn stream(command: &mut Command, mut part: impl FnMut(&str)) -> io::Result<ExitStatus> {
     command.stdout(Stdio::null());
     let mut child = begin(command)?;

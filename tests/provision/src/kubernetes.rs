@@ -42,8 +42,8 @@ impl Kubernetes {
         }
     }
 
-    /// The folder in `tests/tools` that pins its modules. `None` for the default version, which shares a folder with the
-    /// other tools of a cluster.
+    /// The folder in `tests/tools` that pins its modules. `None` for the default version, which
+    /// shares a folder with the other tools of a cluster.
     pub const fn older_pins(self) -> Option<&'static str> {
         match self {
             Self::V1_35 => Some("kubernetes-1.35"),

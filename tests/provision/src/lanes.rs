@@ -1,5 +1,5 @@
-//! Builds that run side by side, with one bar for all of them: what is built, the share that is done, and an estimate of
-//! the time that is left.
+//! Builds that run side by side, with one bar for all of them: what is built, the share that is
+//! done, and an estimate of the time that is left.
 
 use std::{
     io::{IsTerminal, stderr},
@@ -38,7 +38,8 @@ struct State {
 }
 
 impl Lane {
-    /// A build of `total` parts, which take `seconds` of processor time if no cache has any of them.
+    /// A build of `total` parts, which take `seconds` of processor time if no cache has any of
+    /// them.
     pub fn new(what: &'static str, parts: &'static str, total: usize, seconds: f64) -> Self {
         let count = Count {
             done: 0,
@@ -54,7 +55,8 @@ impl Lane {
         }
     }
 
-    /// The same for few parts, so that the time since the begin says more about them than their number.
+    /// The same for few parts, so that the time since the begin says more about them than their
+    /// number.
     pub fn timed(what: &'static str, parts: &'static str, total: usize, seconds: f64) -> Self {
         let lane = Self::new(what, parts, total, seconds);
         lane.change(|state| state.count.is_timed = true);
@@ -105,8 +107,8 @@ impl Lane {
 /// A build and its lane.
 pub type Work<'a, E> = (&'a Lane, Box<dyn FnOnce() -> Result<(), E> + Send + 'a>);
 
-/// Runs all of them at the same time, and shows their progress until the last one ends. Returns how long each took, or
-/// the first error, after `abandon` has ended the others.
+/// Runs all of them at the same time, and shows their progress until the last one ends. Returns how
+/// long each took, or the first error, after `abandon` has ended the others.
 pub fn run<E: Send>(works: Vec<Work<'_, E>>, abandon: impl FnOnce()) -> Result<Vec<Stage>, E> {
     let lanes: Vec<&Lane> = works.iter().map(|(lane, _)| *lane).collect();
     let begin = Instant::now();

@@ -1,10 +1,12 @@
-//! The pinned programs and images of a cluster, without a cluster: what must be built or downloaded before one can
-//! start. It depends on few crates, because `make` compiles it first: its program then builds everything else side by
-//! side.
+//! The pinned programs and images of a cluster, without a cluster: what must be built or downloaded
+//! before one can start. It depends on few crates, because `make` compiles it first: its program
+//! then builds everything else side by side.
 //!
 //! Entry points:
-//! - [`Tools`](tools::Tools) are the pinned programs, and [`images`] makes images without a registry.
-//! - [`builds`] builds what a command needs, side by side ([`lanes`]), and [`testing`] is `make test`.
+//! - [`Tools`](tools::Tools) are the pinned programs, and [`images`] makes images without a
+//!   registry.
+//! - [`builds`] builds what a command needs, side by side ([`lanes`]), and [`testing`] is
+//!   `make test`.
 //!
 //! It must not know any package of the operator.
 #![forbid(unsafe_code)]

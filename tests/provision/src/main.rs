@@ -1,4 +1,5 @@
-//! Builds what a command of the Makefile needs, side by side and with a bar, and then becomes that command.
+//! Builds what a command of the Makefile needs, side by side and with a bar, and then becomes that
+//! command.
 
 use std::convert::Infallible;
 use std::io;

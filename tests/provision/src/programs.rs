@@ -1,7 +1,8 @@
-//! The programs that the commands of the Makefile run, and the one cargo call that builds all of them.
+//! The programs that the commands of the Makefile run, and the one cargo call that builds all of
+//! them.
 
-/// The arguments of cargo. The quick profile, one call for all of them: so each crate has the features that all of them
-/// need together, and nothing is compiled twice.
+/// The arguments of cargo. The quick profile, one call for all of them: so each crate has the
+/// features that all of them need together, and nothing is compiled twice.
 pub const BUILD: [&str; 17] = [
     "build",
     "--locked",
@@ -22,5 +23,6 @@ pub const BUILD: [&str; 17] = [
     "--bin=vipu-simulator",
 ];
 
-/// The variable with a folder that has these programs already: `make test` builds them with the tests.
+/// The variable with a folder that has these programs already: `make test` builds them with the
+/// tests.
 pub const PROGRAMS: &str = "IPU_OPERATOR_PROGRAMS";

@@ -20,7 +20,8 @@ pub const EARLIER_STAGES: &str = "IPU_OPERATOR_STAGES";
 /// The variable with the time at which `make` started, in seconds since 1970.
 const BEGAN: &str = "IPU_OPERATOR_BEGAN";
 
-/// Shows the progress of the work. Lines go to standard error, so that standard output has only results.
+/// Shows the progress of the work. Lines go to standard error, so that standard output has only
+/// results.
 #[derive(Debug, Clone)]
 pub struct Progress {
     begin: Instant,
@@ -225,7 +226,8 @@ fn ended(stages: &[Begun], end: Instant) -> Vec<Stage> {
         .collect()
 }
 
-/// A line for each stage and one for the whole. The earlier stages ran side by side, before this program started.
+/// A line for each stage and one for the whole. The earlier stages ran side by side, before this
+/// program started.
 fn table(earlier: &[Stage], stages: &[Stage], whole: &Stage) -> String {
     let mut table = String::new();
     let mut part = |title: &str, stages: &[Stage]| {

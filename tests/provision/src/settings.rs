@@ -1,12 +1,13 @@
-//! The folders that the harness may use (the cache, the run folder and the checkout), and its version of Kubernetes.
+//! The folders that the harness may use (the cache, the run folder and the checkout), and its
+//! version of Kubernetes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::kubernetes::{self, Kubernetes, UnknownKubernetes};
 
-/// The settings of the harness. It writes only to its folders, except for the network devices, routes, cgroups and
-/// mount points of the cluster, which `down` removes.
+/// The settings of the harness. It writes only to its folders, except for the network devices,
+/// routes, cgroups and mount points of the cluster, which `down` removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Programs and images, kept between runs, keyed by version.
@@ -52,10 +53,12 @@ pub enum SettingsError {
     Kubernetes(#[from] UnknownKubernetes),
 }
 
-/// The variable that gives the nodes another kubelet: `oldest`, which is three minor versions older than the API server.
+/// The variable that gives the nodes another kubelet: `oldest`, which is three minor versions older
+/// than the API server.
 const KUBELET: &str = "IPU_OPERATOR_KUBELET";
 
-/// Folders on which a node mounts other file systems, so the harness's folders must be outside of them.
+/// Folders on which a node mounts other file systems, so the harness's folders must be outside of
+/// them.
 const HIDDEN_IN_NODES: [&str; 5] = [
     "/run",
     "/var/run",
@@ -65,7 +68,8 @@ const HIDDEN_IN_NODES: [&str; 5] = [
 ];
 
 impl Settings {
-    /// Reads `IPU_OPERATOR_CACHE`, `IPU_OPERATOR_RUN`, `IPU_OPERATOR_KUBERNETES`, `IPU_OPERATOR_KUBELET` and `HOME`.
+    /// Reads `IPU_OPERATOR_CACHE`, `IPU_OPERATOR_RUN`, `IPU_OPERATOR_KUBERNETES`,
+    /// `IPU_OPERATOR_KUBELET` and `HOME`.
     pub fn from_env() -> Result<Self, SettingsError> {
         let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
         let folders = Self::new(
@@ -127,8 +131,8 @@ pub fn checkout() -> &'static Path {
     manifest_dir.ancestors().nth(2).unwrap_or(manifest_dir)
 }
 
-/// The requested version of Kubernetes. An empty variable counts as unset, because shells pass unset variables on as
-/// empty ones.
+/// The requested version of Kubernetes. An empty variable counts as unset, because shells pass
+/// unset variables on as empty ones.
 fn version(asked_for: Option<&OsStr>) -> Result<Kubernetes, UnknownKubernetes> {
     match asked_for {
         Some(value) if !value.is_empty() => value.to_string_lossy().parse(),

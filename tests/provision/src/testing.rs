@@ -1,8 +1,10 @@
-//! `make test`: builds, then runs every suite, and prints how long each stage and the slowest tests took.
+//! `make test`: builds, then runs every suite, and prints how long each stage and the slowest tests
+//! took.
 //!
-//! The API-server suite and the trials on nodes mostly wait for other processes, so they run side by side. Programs of MPI
-//! do not reach each other on busy cores, so a part of the suite waits for those trials. The load test compares delays: it is
-//! the last trial, and waits until the other suite has ended.
+//! The API-server suite and the trials on nodes mostly wait for other processes, so they run side
+//! by side. Programs of MPI do not reach each other on busy cores, so a part of the suite waits for
+//! those trials. The load test compares delays: it is the last trial, and waits until the other
+//! suite has ended.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -30,7 +32,8 @@ use self::suites::{API_SERVER, API_SERVER_LATER, NODES, QUICK, SIMULATION, Suite
 /// The variable with the file that appears when the load test may begin.
 const QUIET: &str = "IPU_OPERATOR_QUIET_AFTER";
 const QUIET_FILE: &str = "no-other-work-is-left";
-/// The variable with the file that the trials write once those that remain tolerate more work beside them.
+/// The variable with the file that the trials write once those that remain tolerate more work
+/// beside them.
 const TOLERANT: &str = "IPU_OPERATOR_TOLERANT_FROM";
 const TOLERANT_FILE: &str = "trials-tolerate-more-work";
 /// Time between two looks at that file.
@@ -97,8 +100,8 @@ fn quick(logs: &Path) -> Result<[Ended; 2], TestingError> {
     })
 }
 
-/// The trials on nodes, and beside them the tests on an API server: one part from the beginning, and the other part as soon
-/// as the trials that remain tolerate it.
+/// The trials on nodes, and beside them the tests on an API server: one part from the beginning,
+/// and the other part as soon as the trials that remain tolerate it.
 fn on_servers(logs: &Path) -> Result<[Ended; 3], TestingError> {
     let quiet = logs.join(QUIET_FILE);
     let tolerant = logs.join(TOLERANT_FILE);
@@ -129,7 +132,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Builds the long tests too, which only `make test-full` runs, so that they compile after each change.
+/// Builds the long tests too, which only `make test-full` runs, so that they compile after each
+/// change.
 const LONG: &str = "--features=tests/long";
 
 /// The cargo call that builds all tests and, as part of them, the programs that they run.

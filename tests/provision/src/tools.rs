@@ -93,7 +93,8 @@ impl Tools {
         })
     }
 
-    /// The number of Go packages that are compiled for the missing ones of these tools if Go's own cache is empty.
+    /// The number of Go packages that are compiled for the missing ones of these tools if Go's own
+    /// cache is empty.
     pub fn count_packages(settings: &Settings, names: &[&str]) -> Result<usize, ToolsError> {
         go::count_packages(&named(names), settings)
     }

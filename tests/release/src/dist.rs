@@ -1,5 +1,6 @@
-//! The files of a release: the operator, its agent, the plugin of kubectl and the built-in guests, in the folder `dist`;
-//! and the same files as tests and the demo use them, compiled in a quarter of the time.
+//! The files of a release: the operator, its agent, the plugin of kubectl and the built-in guests,
+//! in the folder `dist`; and the same files as tests and the demo use them, compiled in a quarter
+//! of the time.
 
 use std::{
     env,
@@ -82,7 +83,8 @@ pub enum Profile {
     Release,
 }
 
-/// The variable that chooses the profile of the programs on nodes: `release`, or otherwise the quick one.
+/// The variable that chooses the profile of the programs on nodes: `release`, or otherwise the
+/// quick one.
 pub const PROFILE: &str = "IPU_OPERATOR_PROFILE";
 
 impl Profile {
@@ -121,7 +123,8 @@ pub const MOUNTED: [&str; 2] = ["kubeexec.sh", "hostfile"];
 /// File name of the V-IPU simulator.
 const SIMULATOR: &str = "vipu-simulator";
 
-/// Features of the programs of a release, which tests and the demo leave off because they take long to compile.
+/// Features of the programs of a release, which tests and the demo leave off because they take long
+/// to compile.
 const RELEASE_FEATURES: &str = "ipu-operator/jemalloc";
 
 /// The files of an image, and the plugin of kubectl.
@@ -199,8 +202,8 @@ impl Dist {
     }
 }
 
-/// Puts the programs of the quick profile into the folder, without their debug information, which would be half of each
-/// image. Returns the path of the simulator.
+/// Puts the programs of the quick profile into the folder, without their debug information, which
+/// would be half of each image. Returns the path of the simulator.
 fn quick(checkout: &Path, dir: &Path, progress: &Progress) -> Result<PathBuf, DistError> {
     let built = match env::var_os(PROGRAMS) {
         Some(built) => PathBuf::from(built),
@@ -220,8 +223,8 @@ fn quick(checkout: &Path, dir: &Path, progress: &Progress) -> Result<PathBuf, Di
     Ok(dir.join(SIMULATOR))
 }
 
-/// The build of the quick profile. `provision` has done it before, with a bar; here it is for those who start a test by
-/// hand.
+/// The build of the quick profile. `provision` has done it before, with a bar; here it is for those
+/// who start a test by hand.
 fn quick_build(checkout: &Path) -> Command {
     let mut cargo = cargo();
     cargo
@@ -246,7 +249,8 @@ fn is_newer(file: &Path, copy: &Path) -> bool {
     }
 }
 
-/// Puts the programs of a release into the folder. Returns the path of the simulator, which is not part of it.
+/// Puts the programs of a release into the folder. Returns the path of the simulator, which is not
+/// part of it.
 fn released(checkout: &Path, dir: &Path, progress: &Progress) -> Result<PathBuf, DistError> {
     let what = "built the operator, the plugin of kubectl and the V-IPU simulator";
     progress.run(what, || {
@@ -280,7 +284,8 @@ fn release_build(checkout: &Path, profile: &str) -> Command {
     cargo
 }
 
-/// Flags that link the C library into the programs, and make the programs independent of the folder.
+/// Flags that link the C library into the programs, and make the programs independent of the
+/// folder.
 pub fn flags(checkout: &Path) -> OsString {
     let folders = [(&*cargo::home(), "/cargo"), (checkout, "/ipu-operator")];
     cargo::naming(STATIC, &folders)

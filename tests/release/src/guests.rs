@@ -1,4 +1,5 @@
-//! Builds the guests: components, by the operator's own library, from the core modules that cargo compiles.
+//! Builds the guests: components, by the operator's own library, from the core modules that cargo
+//! compiles.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -108,8 +109,8 @@ pub enum BuildError {
 
 pub use provision::settings::checkout;
 
-/// Builds all guests of the image into `dist/guests` of this checkout, and returns that folder. It is quick if nothing has
-/// changed. The result depends only on the sources and the compiler.
+/// Builds all guests of the image into `dist/guests` of this checkout, and returns that folder. It
+/// is quick if nothing has changed. The result depends only on the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
     let dir = checkout().join("dist/guests");
     build_into(&dir, &GUESTS).map(|()| dir)

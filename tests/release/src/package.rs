@@ -1,7 +1,7 @@
 //! The package of a release: one archive that installs the operator without a network.
 //!
-//! Its folders are those of the repository, so the commands of the documents work there too. The same commit and
-//! compiler always give the same bytes.
+//! Its folders are those of the repository, so the commands of the documents work there too. The
+//! same commit and compiler always give the same bytes.
 
 pub mod archive;
 pub mod chart;
@@ -122,9 +122,9 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes the package from the built files, and from the programs and the image of each platform, with this Helm.
-    /// Beside it are the manifest of krew, which contains its checksum, the manifests for kubectl, the provenance, and the
-    /// checksums of all four.
+    /// Makes the package from the built files, and from the programs and the image of each
+    /// platform, with this Helm. Beside it are the manifest of krew, which contains its checksum,
+    /// the manifests for kubectl, the provenance, and the checksums of all four.
     pub fn make(
         settings: &Settings,
         helm: &Path,
@@ -227,7 +227,8 @@ fn image_file(version: &str) -> String {
     format!("images/ipu-operator-{version}.tar")
 }
 
-/// Returns the path of the plugin of kubectl for a platform: in a folder that can be on a user's PATH.
+/// Returns the path of the plugin of kubectl for a platform: in a folder that can be on a user's
+/// PATH.
 fn plugin_file(platform: Platform) -> String {
     let architecture = platform.architecture;
     format!("{}linux-{architecture}/{PLUGIN}", archive::PROGRAMS)
@@ -266,7 +267,8 @@ pub struct Parts {
     pub platforms: Vec<Platform>,
 }
 
-/// All files of the package: these parts and the files of the repository. `time` is in seconds since 1970.
+/// All files of the package: these parts and the files of the repository. `time` is in seconds
+/// since 1970.
 pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, PackageError> {
     let checkout = &*settings.checkout;
     let (tracked, mut files) = (tracked(checkout)?, Files::new());

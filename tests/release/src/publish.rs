@@ -1,4 +1,5 @@
-//! Copies the image, the chart and the guests of an unpacked release to a registry. The digests stay the same.
+//! Copies the image, the chart and the guests of an unpacked release to a registry. The digests
+//! stay the same.
 
 use std::env;
 use std::fs::{self, File};
@@ -40,8 +41,9 @@ pub enum PublishError {
     Layout(String),
 }
 
-/// Pushes everything in the folder of an unpacked release to a registry, with the version as the tag. The registry has one of
-/// these CAs, by default a public one. Returns the references with digests, as cosign signs them.
+/// Pushes everything in the folder of an unpacked release to a registry, with the version as the
+/// tag. The registry has one of these CAs, by default a public one. Returns the references with
+/// digests, as cosign signs them.
 pub async fn push(
     folder: &Path,
     registry: &str,

@@ -1,4 +1,5 @@
-//! Signatures and provenance by the key of a publisher, with cosign. Nothing is written to a public log.
+//! Signatures and provenance by the key of a publisher, with cosign. Nothing is written to a public
+//! log.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -50,8 +51,8 @@ pub struct Cosign {
 }
 
 impl Cosign {
-    /// Signs the checksums beside the archive of a release, and attests the provenance of the archive. Both become Sigstore
-    /// bundles beside the files.
+    /// Signs the checksums beside the archive of a release, and attests the provenance of the
+    /// archive. Both become Sigstore bundles beside the files.
     pub fn sign_files(&self, archive: &Path) -> Result<(), SigningError> {
         let folder = archive.parent().unwrap_or(Path::new("."));
         let name = archive.file_name().unwrap_or_default().to_string_lossy();
@@ -69,7 +70,8 @@ impl Cosign {
         Ok(())
     }
 
-    /// Signs artefacts of registries, as `registry/repository@digest`, and attests the provenance of each.
+    /// Signs artefacts of registries, as `registry/repository@digest`, and attests the provenance
+    /// of each.
     pub fn sign_artefacts(
         &self,
         references: &[String],
@@ -110,8 +112,8 @@ impl Cosign {
     }
 }
 
-/// Gives everybody the right to read a bundle: cosign gives it to the publisher alone, and a server of downloads is another
-/// user.
+/// Gives everybody the right to read a bundle: cosign gives it to the publisher alone, and a server
+/// of downloads is another user.
 fn make_readable(bundle: &Path) -> Result<(), SigningError> {
     let readable = fs::Permissions::from_mode(0o644);
     fs::set_permissions(bundle, readable).map_err(|source| SigningError::Readable {

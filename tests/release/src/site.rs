@@ -1,5 +1,5 @@
-//! The sources of a site of the documents, for mdBook: each page at its place in the repository, so that its links hold, and
-//! a table of contents by role.
+//! The sources of a site of the documents, for mdBook: each page at its place in the repository, so
+//! that its links hold, and a table of contents by role.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,8 @@ const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 /// The folder of pictures.
 const PICTURES: &str = "charts/ipu-operator/docs/images";
 
-/// The settings of mdBook. Links lead to `README.html`, so the preprocessor that renames such pages is left out.
+/// The settings of mdBook. Links lead to `README.html`, so the preprocessor that renames such pages
+/// is left out.
 const BOOK: &str = "[book]\ntitle = \"IPU Operator\"\nlanguage = \"en\"\nsrc = \"src\"\n\n\
                     [build]\nbuild-dir = \"html\"\ncreate-missing = false\nuse-default-preprocessors = false\n\n\
                     [output.html.search]\nenable = true\n";
@@ -29,7 +30,8 @@ struct Page {
     is_further: bool,
 }
 
-/// Writes the sources of the site into a folder. Returns the pages, by their paths in the repository.
+/// Writes the sources of the site into a folder. Returns the pages, by their paths in the
+/// repository.
 pub fn write(checkout: &Path, into: &Path) -> Result<Vec<String>, FileError> {
     let contents = read(&checkout.join(CONTENTS))?;
     let (summary, pages) = summary(&contents);
@@ -106,7 +108,8 @@ struct Linked {
     files: BTreeSet<String>,
 }
 
-/// A link to a folder leads to its page, and a link to something that is not on the site becomes its text.
+/// A link to a folder leads to its page, and a link to something that is not on the site becomes
+/// its text.
 fn relinked(
     text: &str,
     page: &str,

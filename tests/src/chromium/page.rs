@@ -180,8 +180,8 @@ impl Page {
         Ok(write(file, bytes)?)
     }
 
-    /// The errors and warnings of the page until now: of its scripts, of the network, and of its content security
-    /// policy.
+    /// The errors and warnings of the page until now: of its scripts, of the network, and of its
+    /// content security policy.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }

@@ -13,7 +13,8 @@ const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
 pub struct Printed<'a> {
     /// Its lines.
     pub text: &'a str,
-    /// Whether it shows another cluster than that of the test: only the heads of its tables and its variables are the same.
+    /// Whether it shows another cluster than that of the test: only the heads of its tables and its
+    /// variables are the same.
     pub is_example: bool,
 }
 

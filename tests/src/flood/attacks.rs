@@ -1,5 +1,5 @@
-//! The load of one Pod on each port. One machine runs several such Pods and must leave CPU to the Pods whose delay
-//! is measured, so each of them sends less than an attacker could.
+//! The load of one Pod on each port. One machine runs several such Pods and must leave CPU to the
+//! Pods whose delay is measured, so each of them sends less than an attacker could.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::exchange::{ANSWER, connect_tls, exchange, exchange_tls};
 use super::reviews::{NOTES, hostile_review, long_uid, valid};
 use super::{Counts, Kind};
 
-/// Idle connections that one Pod keeps open to each port. Nine Pods keep 1,440. This number has once restarted the
-/// proxy.
+/// Idle connections that one Pod keeps open to each port. Nine Pods keep 1,440. This number has
+/// once restarted the proxy.
 const IDLE: usize = 160;
 
 /// Bodies that one Pod sends byte by byte to each port that reads bodies.
@@ -34,9 +34,10 @@ const QUERIES: usize = 4;
 /// The pause after an answer or a refusal.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause before a closed idle connection is opened again. A node remembers each connection for two minutes after
-/// its end, 262,144 of them here. More than two thousand new ones per second fill that table within two minutes, and
-/// the node then drops packets of all its Pods, no matter for which port.
+/// The pause before a closed idle connection is opened again. A node remembers each connection for
+/// two minutes after its end, 262,144 of them here. More than two thousand new ones per second fill
+/// that table within two minutes, and the node then drops packets of all its Pods, no matter for
+/// which port.
 const REOPENED: Duration = Duration::from_secs(15);
 
 /// Longest body that the webhooks read, in bytes.

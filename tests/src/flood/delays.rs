@@ -1,10 +1,12 @@
-//! Pure: how long requests take without load and under load, and which part of the delay is the operator's.
+//! Pure: how long requests take without load and under load, and which part of the delay is the
+//! operator's.
 
 use std::fmt::{Display, Formatter, Result as Formatted};
 use std::time::Duration;
 
-/// The percentile that is bounded on a machine that does nothing else. Of about sixty requests, the longest is the one that
-/// ran while the machine was busiest. It depends on the scheduler more than on the operator.
+/// The percentile that is bounded on a machine that does nothing else. Of about sixty requests, the
+/// longest is the one that ran while the machine was busiest. It depends on the scheduler more than
+/// on the operator.
 pub const HIGH: usize = 95;
 
 /// The percentile that is bounded on any machine: one that is slow finishes few requests.
@@ -46,7 +48,8 @@ impl Durations {
         self.0.insert(place, duration);
     }
 
-    /// The shortest duration that this percentage of requests did not exceed. `None` if there is no request.
+    /// The shortest duration that this percentage of requests did not exceed. `None` if there is no
+    /// request.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent).div_ceil(100);
         self.0.get(rank.max(1) - 1).copied()
@@ -74,15 +77,16 @@ impl<const REQUESTS: usize, const WITNESSES: usize> Default for Measured<REQUEST
     }
 }
 
-/// The time in which this many requests of the load end, if `ended` of them ended in `during`. `None` if none ended.
+/// The time in which this many requests of the load end, if `ended` of them ended in `during`.
+/// `None` if none ended.
 pub fn time_of(requests: u32, ended: u64, during: Duration) -> Option<Duration> {
     let ended = u32::try_from(ended).unwrap_or(u32::MAX);
     during.checked_mul(requests)?.checked_div(ended)
 }
 
 impl<const REQUESTS: usize, const WITNESSES: usize> Comparison<'_, REQUESTS, WITNESSES> {
-    /// Requests to whose percentile the load added more than `allowed` plus what it added to that of the slowest witness.
-    /// `None` if a measurement is missing.
+    /// Requests to whose percentile the load added more than `allowed` plus what it added to that
+    /// of the slowest witness. `None` if a measurement is missing.
     pub fn exceeding(&self, percent: usize, allowed: Duration) -> Option<Vec<String>> {
         let added = |pair| added(pair, percent);
         let witnesses = self.quiet.witnesses.iter().zip(&self.loaded.witnesses);

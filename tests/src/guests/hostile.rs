@@ -22,9 +22,9 @@ pub const FAIL: &str = "(i32.store (i32.const 32) (i32.const 1))
     (i32.store (i32.const 40) (i32.const 9))
     (return (i32.const 32))";
 
-/// A validation policy that runs `body` for objects of more than 4,096 bytes of JSON, and accepts all others. The
-/// length is at byte 80 of the request. The body returns the address of the answer. Memory is zero, so address 16
-/// contains an empty answer.
+/// A validation policy that runs `body` for objects of more than 4,096 bytes of JSON, and accepts
+/// all others. The length is at byte 80 of the request. The body returns the address of the answer.
+/// Memory is zero, so address 16 contains an empty answer.
 pub fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -45,8 +45,8 @@ pub fn validation(body: &str) -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A validation policy that accepts no settings. Its reason contains terminal controls and reverses the order of
-/// letters.
+/// A validation policy that accepts no settings. Its reason contains terminal controls and reverses
+/// the order of letters.
 pub fn unsettled() -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -77,8 +77,8 @@ pub fn large(letter: char, bytes: usize) -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A validation policy of some kilobytes that needs gigabytes to compile: nested loops, each of which passes every
-/// local to the next iteration.
+/// A validation policy of some kilobytes that needs gigabytes to compile: nested loops, each of
+/// which passes every local to the next iteration.
 pub fn compile_bomb() -> Vec<u8> {
     let (locals, depth) = (4000, 2000);
     let (types, starts) = (" i64".repeat(locals), " loop".repeat(depth));
@@ -97,10 +97,10 @@ pub fn compile_bomb() -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A defaulting policy that runs `body` for objects of more than 4,096 bytes of JSON, and returns all others unchanged.
-/// Address and length of the object are at bytes 76 and 80 of the request. The answer `{}`, which removes everything
-/// from the object, is a text of two bytes at address 512. `$answer` returns a text as the object, and `$refuse`
-/// refuses `spec` with a text.
+/// A defaulting policy that runs `body` for objects of more than 4,096 bytes of JSON, and returns
+/// all others unchanged. Address and length of the object are at bytes 76 and 80 of the request.
+/// The answer `{}`, which removes everything from the object, is a text of two bytes at address
+/// 512. `$answer` returns a text as the object, and `$refuse` refuses `spec` with a text.
 pub fn defaulting(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -141,12 +141,12 @@ pub const REFUSE: &str = "(return (call $refuse (i32.const 512) (i32.const 2)))"
 pub const REFUSE_FOR_NOTHING: &str = "(i32.store (i32.const 36) (i32.const 1))
     (return (i32.const 32))";
 
-/// Eight bytes that no text for users may contain: an escape, a bell, a carriage return, a line feed, a NUL, and
-/// an override of the text direction.
+/// Eight bytes that no text for users may contain: an escape, a bell, a carriage return, a line
+/// feed, a NUL, and an override of the text direction.
 const UNFIT: u64 = 0xae80_e200_0a0d_071b;
 
-/// The body of a defaulting policy that refuses the object with a text of `length` bytes, all of them unsafe for
-/// users.
+/// The body of a defaulting policy that refuses the object with a text of `length` bytes, all of
+/// them unsafe for users.
 pub fn refuse_with(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
@@ -157,8 +157,8 @@ pub fn refuse_with(length: u32) -> String {
     )
 }
 
-/// The body of a validation policy that logs such a text, warns with it, and returns it as the field and the message
-/// of a violation.
+/// The body of a validation policy that logs such a text, warns with it, and returns it as the
+/// field and the message of a violation.
 pub fn shout(length: u32) -> String {
     let pages = length / 65_536 + 1;
     let text = |at: u32| {
@@ -185,8 +185,8 @@ pub fn shout(length: u32) -> String {
     )
 }
 
-/// The body of a defaulting policy that returns `{"a":[{"":0},{"":0},…]}` with this number of elements:
-/// seven bytes each, and a hundred times that as a tree.
+/// The body of a defaulting policy that returns `{"a":[{"":0},{"":0},…]}` with this number of
+/// elements: seven bytes each, and a hundred times that as a tree.
 pub fn many_objects(elements: u32) -> String {
     let (pages, end) = (7 * elements / 65_536 + 2, 65_542 + 7 * elements - 1);
     format!(
@@ -230,8 +230,8 @@ pub fn refusal() -> Vec<u8> {
     validation(&always(&shout(8)))
 }
 
-/// A placement policy that always chooses the controller `mars`: decision `try` (0), with the four bytes at address
-/// 64 as the name.
+/// A placement policy that always chooses the controller `mars`: decision `try` (0), with the four
+/// bytes at address 64 as the name.
 pub fn placement() -> Vec<u8> {
     deciding(
         "\\00",
@@ -250,15 +250,15 @@ pub fn waiting(entries: u32) -> Vec<u8> {
     deciding("\\01", &list)
 }
 
-/// A placement policy that rejects (decision 2) with characters that reverse the text direction and clear
-/// the screen.
+/// A placement policy that rejects (decision 2) with characters that reverse the text direction and
+/// clear the screen.
 pub fn rejecting() -> Vec<u8> {
     let words = r#"(data (i32.const 64) "no\e2\80\ae\1b[2J\0a\00!") (data (i32.const 40) "\40\00\00\00\0c\00\00\00")"#;
     deciding("\\02", words)
 }
 
-/// A placement policy that reports a failure, except for an owner whose name has six letters, as in the request of
-/// the self-test. The length is at byte 20 of the request.
+/// A placement policy that reports a failure, except for an owner whose name has six letters, as in
+/// the request of the self-test. The length is at byte 20 of the request.
 pub fn failing_placement() -> Vec<u8> {
     placement_policy(
         r#"(data (i32.const 32) "\01\00\00\00\10\02\00\00\09\00\00\00")"#,

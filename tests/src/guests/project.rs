@@ -33,9 +33,9 @@ pub fn build(folder: &Path) -> Result<PathBuf> {
     Ok(projects().join(TARGET).join("release").join(file))
 }
 
-/// Writes the programs `cargo` and `rustup` into a folder, so that a test can run a document's commands. This cargo
-/// builds as [`build`] does, into the project's own folder `target`, where the document expects the result. This
-/// rustup does nothing.
+/// Writes the programs `cargo` and `rustup` into a folder, so that a test can run a document's
+/// commands. This cargo builds as [`build`] does, into the project's own folder `target`, where the
+/// document expects the result. This rustup does nothing.
 pub fn programs(folder: &Path) -> Result<()> {
     make_dir(&projects())?;
     let cargo = cargo();

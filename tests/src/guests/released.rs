@@ -1,4 +1,5 @@
-//! The guests of the previous release, as its archive contains them, and IPUPolicies with fields that this release has.
+//! The guests of the previous release, as its archive contains them, and IPUPolicies with fields
+//! that this release has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 /// The ConfigMap of the modules. Each key is the name of a hook.
 pub const MODULES: &str = "released";
 
-/// The part of the message about a job of 16 IPUs: only the settings of the validation policy have this limit.
+/// The part of the message about a job of 16 IPUs: only the settings of the validation policy have
+/// this limit.
 pub const REFUSED: &str = "\"16\" is more than the 8 IPUs that one job instance may have here";
 
 /// The policies: name, hook, and the interface that its guest exports.

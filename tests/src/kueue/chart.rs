@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{KueueError, NAMESPACE, RELEASE};
 use cluster::command;
 
-/// Kinds of the chart that the process does not need: no node runs Pods, and the process serves no API.
+/// Kinds of the chart that the process does not need: no node runs Pods, and the process serves no
+/// API.
 const LEFT_OUT: [&str; 2] = ["Deployment", "APIService"];
 
 /// The output of Helm for the chart.

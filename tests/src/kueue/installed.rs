@@ -28,7 +28,8 @@ pub struct Admin<'a> {
 }
 
 impl Admin<'_> {
-    /// Installs Kueue, which then queues IPUJobs, JobSets, Jobs and Pods, and waits until it is ready.
+    /// Installs Kueue, which then queues IPUJobs, JobSets, Jobs and Pods, and waits until it is
+    /// ready.
     pub fn install_kueue(&self) -> Result<(), KueueError> {
         let folder = self.settings.run.join("kueue");
         make_dir(&folder)?;

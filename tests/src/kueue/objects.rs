@@ -1,4 +1,5 @@
-//! Pure: the objects with which an admin configures queues for IPUs. A test changes their JSON if necessary.
+//! Pure: the objects with which an admin configures queues for IPUs. A test changes their JSON if
+//! necessary.
 
 use serde_json::{Value, json};
 
@@ -29,8 +30,8 @@ pub fn resource_flavor(name: &str, node_labels: &[(&str, &str)]) -> Value {
     })
 }
 
-/// A ClusterQueue for every namespace, with a quota of IPUs for each flavor, in the order in which Kueue
-/// tries them. It counts CPU and memory too, which never run out.
+/// A ClusterQueue for every namespace, with a quota of IPUs for each flavor, in the order in which
+/// Kueue tries them. It counts CPU and memory too, which never run out.
 pub fn cluster_queue(name: &str, ipus_by_flavor: &[(&str, u32)]) -> Value {
     let flavor = |(flavor, ipus): &(&str, u32)| {
         json!({"name": flavor, "resources": [
@@ -75,7 +76,8 @@ pub fn priority_class(name: &str, value: i32) -> Value {
     })
 }
 
-/// An AdmissionCheck that the operator answers. A ClusterQueue names it in `spec.admissionChecksStrategy`.
+/// An AdmissionCheck that the operator answers. A ClusterQueue names it in
+/// `spec.admissionChecksStrategy`.
 pub fn admission_check(name: &str) -> Value {
     json!({
         "apiVersion": API_VERSION,
@@ -85,8 +87,8 @@ pub fn admission_check(name: &str) -> Value {
     })
 }
 
-/// The rights on IPUJobs that Kueue's own chart does not grant. Before Kueue admits a Pod, it reads the
-/// Pod's owner. Without these rights, it would refuse every Pod of an IPUJob.
+/// The rights on IPUJobs that Kueue's own chart does not grant. Before Kueue admits a Pod, it reads
+/// the Pod's owner. Without these rights, it would refuse every Pod of an IPUJob.
 pub fn rights_on_jobs() -> [Value; 2] {
     let name = "kueue-ipujobs";
     let role = json!({

@@ -94,8 +94,8 @@ pub fn workloads(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
-/// The Workloads that an IPUJob of this name owns. If a job was created again, Workloads of the earlier
-/// job may remain among them for a while.
+/// The Workloads that an IPUJob of this name owns. If a job was created again, Workloads of the
+/// earlier job may remain among them for a while.
 pub async fn of_job(
     client: &Client,
     namespace: &str,

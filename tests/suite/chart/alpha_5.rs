@@ -1,10 +1,12 @@
-//! The table of parameters in alpha-5's documentation: a values file has every row, and the schema accepts it.
+//! The table of parameters in alpha-5's documentation: a values file has every row, and the schema
+//! accepts it.
 
 use serde_json::Value;
 
 use super::values;
 
-/// The rows of the table: the name and the default of each parameter, as JSON. An empty cell is an empty string.
+/// The rows of the table: the name and the default of each parameter, as JSON. An empty cell is an
+/// empty string.
 const TABLE: &str = include_str!("alpha-5.tsv");
 
 /// The rows, as name and default.

@@ -1,4 +1,5 @@
-//! The annotations of the chart for Artifact Hub say what the chart and the repository say, in the forms that it takes.
+//! The annotations of the chart for Artifact Hub say what the chart and the repository say, in the
+//! forms that it takes.
 
 use std::collections::BTreeSet;
 use std::fs;

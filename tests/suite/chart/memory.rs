@@ -1,4 +1,5 @@
-//! The memory items of each process fit its container's limit in total, and the documents show the same sums.
+//! The memory items of each process fit its container's limit in total, and the documents show the
+//! same sums.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! values.schema.json, generated from the chart's values: strict, and with the names of older versions.
+//! values.schema.json, generated from the chart's values: strict, and with the names of older
+//! versions.
 
 use serde_json::{Map, Value, json};
 
@@ -144,9 +145,9 @@ fn define(root: &mut Value) {
     root["definitions"] = definitions;
 }
 
-/// Helm splits a list of V-IPU controllers on the command line at its commas, and reads the rest as values whose names
-/// contain a colon, as a tree if the host has dots. The schema accepts these, because a template explains them. It
-/// refuses every other unknown value.
+/// Helm splits a list of V-IPU controllers on the command line at its commas, and reads the rest as
+/// values whose names contain a colon, as a tree if the host has dots. The schema accepts these,
+/// because a template explains them. It refuses every other unknown value.
 fn explain_cut_lists(root: &mut Value) {
     let values = root["properties"].as_object().expect("there are values");
     let known: Map<String, Value> = values

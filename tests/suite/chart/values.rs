@@ -1,4 +1,5 @@
-//! The chart's values with their comments: the only source of values.schema.json and of the README's table.
+//! The chart's values with their comments: the only source of values.schema.json and of the
+//! README's table.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,6 @@
-//! The rules and panels about IPU-Machines name metrics that exist: those of the exporters, of the operator, or recorded
-//! ones. The document about them lists each, and says which names Graphcore publishes.
+//! The rules and panels about IPU-Machines name metrics that exist: those of the exporters, of the
+//! operator, or recorded ones. The document about them lists each, and says which names Graphcore
+//! publishes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -12,8 +13,8 @@ use super::{alerts, chart, names, queries, rules};
 /// The file with the rules.
 const FILE: &str = "files/hardware.yaml";
 
-/// The names that chapter 7 of Graphcore's V-IPU Administrator Guide publishes for an IPU-Machine, as a public catalogue of
-/// exporters quotes them. The guide completes neither labels nor types.
+/// The names that chapter 7 of Graphcore's V-IPU Administrator Guide publishes for an IPU-Machine,
+/// as a public catalogue of exporters quotes them. The guide completes neither labels nor types.
 const PUBLISHED: [&str; 9] = [
     "chassis_fan",
     "chassis_power",

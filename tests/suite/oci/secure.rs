@@ -1,4 +1,5 @@
-//! Registries over TLS: trusted certificates, and that no redirect leads from TLS to a server without it.
+//! Registries over TLS: trusted certificates, and that no redirect leads from TLS to a server
+//! without it.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

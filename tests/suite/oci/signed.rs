@@ -1,4 +1,5 @@
-//! Several signatures of one manifest: one valid signature is enough, no matter what the others are.
+//! Several signatures of one manifest: one valid signature is enough, no matter what the others
+//! are.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,8 @@ fn signature(key: &KeyPair, digest: &str) -> (Value, Vec<u8>) {
     (layer, payload)
 }
 
-/// The result of the registry's signatures: the fingerprints of the keys that signed, or why none is valid.
+/// The result of the registry's signatures: the fingerprints of the keys that signed, or why none
+/// is valid.
 async fn judged(
     keys: &[&KeyPair],
     signatures: Vec<(Value, Option<Vec<u8>>)>,

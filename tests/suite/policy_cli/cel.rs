@@ -1,5 +1,5 @@
-//! The guest `cel` as a component: it answers as its native code, and no expression that its settings may contain
-//! overflows its stack.
+//! The guest `cel` as a component: it answers as its native code, and no expression that its
+//! settings may contain overflows its stack.
 
 use std::fs;
 use std::path::Path;

@@ -10,8 +10,8 @@ use super::{Folder, assert_says};
 use crate::sources::repository;
 use crate::wasm::examples;
 
-/// One in this number of real jobs is replayed, because the test runs in a debug build. They are from 13 of 15
-/// namespaces.
+/// One in this number of real jobs is replayed, because the test runs in a debug build. They are
+/// from 13 of 15 namespaces.
 const STEP: usize = 30;
 
 /// A folder with four controllers, which are large enough for most of the real jobs.

@@ -1,4 +1,5 @@
-//! `policy new`: the project for each world builds, passes its own tests and cases, and the operator accepts the result.
+//! `policy new`: the project for each world builds, passes its own tests and cases, and the
+//! operator accepts the result.
 
 use ipu_api::ipupolicy::Hook;
 use tests::guests::project;

@@ -1,4 +1,5 @@
-//! `policy replay`: the requests for which two components answer differently, always with the same text.
+//! `policy replay`: the requests for which two components answer differently, always with the same
+//! text.
 
 use insta::assert_snapshot;
 use ipu_api::guest::admission::Verdict;

@@ -1,4 +1,5 @@
-//! Partitions are created in the cluster and allocation that the entry of their V-IPU controller names.
+//! Partitions are created in the cluster and allocation that the entry of their V-IPU controller
+//! names.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ async fn list(registry: &Registry, simulator: &Simulator, options: &str) {
     registry.follow(objects).await;
 }
 
-/// Creates a partition through the registry's client. Returns its cluster, or the answer of the controller.
+/// Creates a partition through the registry's client. Returns its cluster, or the answer of the
+/// controller.
 async fn create(registry: &Registry, simulator: &Simulator, id: &str) -> Result<String, String> {
     let client = registry.client(&simulator.controller("pod1")).unwrap();
     let created = client.create(&partition(id, 2)).await;

@@ -254,7 +254,8 @@ async fn a_full_pod_and_a_pod_in_pieces_refuse() {
     }
     client.remove("p-0", false).await.unwrap();
     client.remove("p-2", false).await.unwrap();
-    // Eight IPUs are free, in two pieces. Without their places, the estimate is 8, but the server refuses.
+    // Eight IPUs are free, in two pieces. Without their places, the estimate is 8, but the server
+    // refuses.
     assert_eq!(client.inventory().await.unwrap().largest_free(), 4);
     simulator.server.order(Order {
         lie: Some(Lie::NoPlaces),

@@ -1,5 +1,5 @@
-//! A controller with invalid replies: which of them the client accepts, and that no partition is ever adopted from
-//! them.
+//! A controller with invalid replies: which of them the client accepts, and that no partition is
+//! ever adopted from them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Reads of several controllers at the same time: their data, their number, and the effect of an unreachable controller
-//! on the others.
+//! Reads of several controllers at the same time: their data, their number, and the effect of an
+//! unreachable controller on the others.
 
 use std::convert::Infallible;
 use std::sync::Arc;

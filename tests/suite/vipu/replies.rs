@@ -1,4 +1,5 @@
-//! Many controllers with endless replies: how much the client reads, and that no caller waits for them.
+//! Many controllers with endless replies: how much the client reads, and that no caller waits for
+//! them.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ const LIARS: usize = 16;
 /// Concurrent reads of each of them.
 const READS: usize = 16;
 
-/// The maximum of bytes read: eight replies, the bytes that a connection may send before they are read, and the
-/// beginning of each of the eight concurrent reads of one controller.
+/// The maximum of bytes read: eight replies, the bytes that a connection may send before they are
+/// read, and the beginning of each of the eight concurrent reads of one controller.
 const MOST: usize = 8 * CLAIMED as usize + LIARS * ((256 << 10) + 8 * (64 << 10));
 
 /// Controllers that block every read after as many bytes of a reply as the operator accepts.

@@ -1,5 +1,5 @@
-//! TLS and credentials for a V-IPU controller: what the client accepts, the messages of refusals, and files that change
-//! while the process runs.
+//! TLS and credentials for a V-IPU controller: what the client accepts, the messages of refusals,
+//! and files that change while the process runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -240,7 +240,8 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
     let (ca, (certificate, key)) = (fixture.ca(), fixture.identity());
     let strangers_key = Fixture::new("127.0.0.1").await.identity().1;
     keys.swap(&[("user-id", b"operator"), ("api-key", b"of today")]);
-    // While one of the new files is invalid, the client uses none of them, and continues with the previous ones.
+    // While one of the new files is invalid, the client uses none of them, and continues with the
+    // previous ones.
     for (certificate, key) in [
         (&certificate[..40], &*key),
         (&certificate, &key[..key.len() / 2]),

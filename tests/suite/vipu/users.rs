@@ -15,8 +15,8 @@ async fn client_with(simulator: &Simulator, options: &AuthOptions) -> VipuClient
     VipuClient::with_auth(&controller, Deadlines::default(), access.subscribe()).unwrap()
 }
 
-/// A list shows only what its caller may see. If a partition of another user is missing from it, the partition may
-/// still exist.
+/// A list shows only what its caller may see. If a partition of another user is missing from it,
+/// the partition may still exist.
 #[tokio::test]
 async fn a_partition_of_another_user_never_counts_as_absent() {
     let simulator = Simulator::start(Options::quick("pod1", 16)).await.unwrap();

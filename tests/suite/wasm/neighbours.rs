@@ -1,4 +1,5 @@
-//! A slow policy beside others: their calls are answered meanwhile, and its time is not charged to them.
+//! A slow policy beside others: their calls are answered meanwhile, and its time is not charged to
+//! them.
 
 use std::time::Duration;
 
@@ -128,8 +129,8 @@ async fn waiting_for_a_permit_is_not_charged_to_the_policy() {
     assert_eq!(entry.stats.counts().calls, CallCounts::default());
 }
 
-/// The deadline of the whole request passes before the policy's own deadline. Other policies may have used
-/// that time.
+/// The deadline of the whole request passes before the policy's own deadline. Other policies may
+/// have used that time.
 #[tokio::test]
 async fn the_end_of_the_requests_time_is_not_charged_to_the_policy() {
     let policies = host(Limits::default()).await;

@@ -1,4 +1,5 @@
-//! Networks of the release: from the arguments that the chart passes to the template that the component completes.
+//! Networks of the release: from the arguments that the chart passes to the template that the
+//! component completes.
 
 use clap::Parser;
 use guest_defaulting::network::{self, Settings};

@@ -8,8 +8,8 @@ use tests::guests::hostile;
 
 use super::{create, guests, open, options};
 
-/// Returns the reason why a module is refused as a guest for validation. The built-in guest continues
-/// to answer.
+/// Returns the reason why a module is refused as a guest for validation. The built-in guest
+/// continues to answer.
 async fn reason(policies: &GuestHost, bytes: &[u8]) -> String {
     let config = ModuleConfig {
         settings: "{}".to_owned(),

@@ -1,4 +1,5 @@
-//! Guests are replaced while they are called: immediately, without a failed call, without a restart.
+//! Guests are replaced while they are called: immediately, without a failed call, without a
+//! restart.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Pure: which IPUs a partition gets: one block, aligned to its size, so that a pod can become fragmented as a real one
-//! does.
+//! Pure: which IPUs a partition gets: one block, aligned to its size, so that a pod can become
+//! fragmented as a real one does.
 
 /// IPUs `first .. first + size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

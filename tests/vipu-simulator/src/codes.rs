@@ -43,7 +43,8 @@ pub enum CodeName {
     Unauthenticated = 16,
 }
 
-/// The code of each case. The codes of the real server are not published, so each of them can be set.
+/// The code of each case. The codes of the real server are not published, so each of them can be
+/// set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Codes {

@@ -1,4 +1,5 @@
-//! The control port, with plain HTTP and JSON: orders faults while the simulator runs, and shows its calls.
+//! The control port, with plain HTTP and JSON: orders faults while the simulator runs, and shows
+//! its calls.
 //!
 //! | request | what it does |
 //! | --- | --- |

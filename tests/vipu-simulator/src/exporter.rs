@@ -1,7 +1,7 @@
 //! The exporter of one IPU-Machine: its metrics in OpenMetrics, which follow the partitions on it.
 //!
-//! Graphcore publishes the names, not the labels, types and units. These are the simulator's assumption, and so are all
-//! values. A real exporter was never read.
+//! Graphcore publishes the names, not the labels, types and units. These are the simulator's
+//! assumption, and so are all values. A real exporter was never read.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -40,7 +40,8 @@ pub struct Order {
     pub lie: Option<Lie>,
     /// Do the work, and send no reply.
     pub lose_reply: Option<LostReply>,
-    /// Until the order is removed, every reply is large and endless, and comes as fast as the caller reads.
+    /// Until the order is removed, every reply is large and endless, and comes as fast as the
+    /// caller reads.
     pub endless: bool,
     /// The server is unreachable until the order is removed.
     pub down: Option<Down>,

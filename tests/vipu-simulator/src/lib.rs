@@ -1,15 +1,19 @@
 //! A simulated V-IPU controller: the user API on a real port, and a second port that orders faults.
 //!
 //! Entry points:
-//! - [`Simulator::start`] runs one within the process of a test, which orders faults through [`Simulator::server`]. The
-//!   program `vipu-simulator` runs one alone, and takes orders by HTTP (`control`).
-//! - [`pod`] is the V-IPU pod with its partitions, and [`allocation`] chooses the IPUs of a partition; both are pure.
-//! - [`faults`] has every fault, `lies` those of a reply's content, and [`codes`] the gRPC codes of refusals.
+//! - [`Simulator::start`] runs one within the process of a test, which orders faults through
+//!   [`Simulator::server`]. The program `vipu-simulator` runs one alone, and takes orders by HTTP
+//!   (`control`).
+//! - [`pod`] is the V-IPU pod with its partitions, and [`allocation`] chooses the IPUs of a
+//!   partition; both are pure.
+//! - [`faults`] has every fault, `lies` those of a reply's content, and [`codes`] the gRPC codes of
+//!   refusals.
 //! - [`Simulator::export`] serves the metrics of each IPU-Machine (`exporter`).
-//! - `service` serves the user API, `listener` accepts its connections, and [`journal`] records its calls.
+//! - `service` serves the user API, `listener` accepts its connections, and [`journal`] records its
+//!   calls.
 //!
-//! It must not know the operator or Kubernetes. Of the V-IPU client it uses the protocol buffers, and of the API the
-//! entry of a list of controllers.
+//! It must not know the operator or Kubernetes. Of the V-IPU client it uses the protocol buffers,
+//! and of the API the entry of a list of controllers.
 #![forbid(unsafe_code)]
 
 pub mod allocation;
@@ -50,7 +54,8 @@ pub struct Options {
     pub name: String,
     /// IPUs of the pod.
     pub ipus: u32,
-    /// Names of its clusters, which have equal shares of the IPUs. Empty: one cluster with the pod's name.
+    /// Names of its clusters, which have equal shares of the IPUs. Empty: one cluster with the
+    /// pod's name.
     pub clusters: Vec<String>,
     /// Address of the user API. Port 0: any free one.
     pub listen: SocketAddr,
@@ -175,8 +180,8 @@ impl Simulator {
         })
     }
 
-    /// Starts the exporter of each IPU-Machine, which ends with the simulator. The first one listens on `first`, and the
-    /// others on the ports after it. Port 0: each on any free one.
+    /// Starts the exporter of each IPU-Machine, which ends with the simulator. The first one
+    /// listens on `first`, and the others on the ports after it. Port 0: each on any free one.
     pub async fn export(&self, first: SocketAddr) -> Result<Vec<Exporter>, StartError> {
         let machines = self.server.with(|world, _| exporter::machines(&world.pod));
         let mut exporters = Vec::new();

@@ -1,5 +1,5 @@
-//! The simulated server's port: accepts connections, refuses them if there is an order to do so, and can close any of
-//! them.
+//! The simulated server's port: accepts connections, refuses them if there is an order to do so,
+//! and can close any of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ struct Endpoint {
     tls: Option<TlsAcceptor>,
 }
 
-/// Serves callers with the required metadata, and refuses the others as a gRPC server does. While an order makes
-/// replies endless, it serves no caller.
+/// Serves callers with the required metadata, and refuses the others as a gRPC server does. While
+/// an order makes replies endless, it serves no caller.
 async fn let_in(
     State(server): State<Arc<Server>>,
     mut request: extract::Request,

@@ -9,7 +9,8 @@ use vipu_simulator::pod::Timings;
 use vipu_simulator::tls::TlsFiles;
 use vipu_simulator::{Options, Simulator};
 
-/// A simulated V-IPU controller: the user API on one port, orders for faults on another, and exporters of IPU-Machines.
+/// A simulated V-IPU controller: the user API on one port, orders for faults on another, and
+/// exporters of IPU-Machines.
 #[derive(Parser)]
 struct Cli {
     /// Name of the pod, which is also the name of its allocation.
@@ -18,7 +19,8 @@ struct Cli {
     /// IPUs of the pod.
     #[arg(long, default_value_t = 16)]
     ipus: u32,
-    /// Name of a cluster of the pod. Several clusters have equal shares of the IPUs. Missing: one with the pod's name.
+    /// Name of a cluster of the pod. Several clusters have equal shares of the IPUs. Missing: one
+    /// with the pod's name.
     #[arg(long = "cluster")]
     clusters: Vec<String>,
     /// Address of the V-IPU user API (gRPC).
@@ -27,8 +29,8 @@ struct Cli {
     /// Address for orders of faults (HTTP); start with `GET /state`.
     #[arg(long, default_value = "0.0.0.0:8091")]
     control: SocketAddr,
-    /// Address of the exporter of the first IPU-Machine (HTTP, `/metrics`). The others have the ports after it. Missing: no
-    /// exporters.
+    /// Address of the exporter of the first IPU-Machine (HTTP, `/metrics`). The others have the
+    /// ports after it. Missing: no exporters.
     #[arg(long)]
     exporters: Option<SocketAddr>,
     /// Milliseconds from CreatePartition to ACTIVE.

@@ -1,4 +1,5 @@
-//! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is passed in.
+//! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is
+//! passed in.
 
 mod cluster;
 mod occupancy;
@@ -147,8 +148,8 @@ impl Pod {
         occupancy
     }
 
-    /// Begins to form a partition. With a `doom`, the partition breaks once it is formed. Returns the time at which the
-    /// work ends.
+    /// Begins to form a partition. With a `doom`, the partition breaks once it is formed. Returns
+    /// the time at which the work ends.
     pub fn create(
         &mut self,
         spec: &PartitionSpec,

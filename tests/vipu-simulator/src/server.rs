@@ -1,4 +1,5 @@
-//! Shared state of the parts of the simulator: the pod, the orders and the journal, behind one lock.
+//! Shared state of the parts of the simulator: the pod, the orders and the journal, behind one
+//! lock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -48,8 +49,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Returns a server for `pod` that serves callers with the `required` metadata. It stores the pod in `file`, if
-    /// there is one.
+    /// Returns a server for `pod` that serves callers with the `required` metadata. It stores the
+    /// pod in `file`, if there is one.
     pub fn new(pod: Pod, file: Option<PathBuf>, required: BTreeMap<String, String>) -> Self {
         Server {
             taken: Taken::default(),
@@ -106,8 +107,8 @@ impl Server {
         self.down.subscribe()
     }
 
-    /// Records a call and returns its faults. `None`: the server is down. Its connections end a moment after the order,
-    /// and no call begins after it.
+    /// Records a call and returns its faults. `None`: the server is down. Its connections end a
+    /// moment after the order, and no call begins after it.
     pub(super) fn begin(&self, method: Method, partition: &str) -> Option<(OpenCall<'_>, Effects)> {
         self.with(|world, now| {
             if world.orders.down().is_some() {
@@ -123,7 +124,8 @@ impl Server {
         })
     }
 
-    /// Waits until the work on a partition is done: at `until`, or earlier if an order ends all work.
+    /// Waits until the work on a partition is done: at `until`, or earlier if an order ends all
+    /// work.
     pub(super) async fn wait(&self, id: &str, until: Timestamp) {
         loop {
             let left = until.duration_since(Timestamp::now());

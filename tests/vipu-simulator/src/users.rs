@@ -10,8 +10,8 @@ pub(super) const USER_ID: &str = "user-id";
 /// The creator of each partition, and the reply to other users.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
-    /// The code of the reply about a partition of another user. Lists do not show these partitions. `None`: every user
-    /// sees every partition.
+    /// The code of the reply about a partition of another user. Lists do not show these partitions.
+    /// `None`: every user sees every partition.
     pub hides: Option<CodeName>,
     made_by: BTreeMap<String, String>,
 }

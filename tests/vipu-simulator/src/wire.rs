@@ -1,4 +1,5 @@
-//! Pure: the gRPC messages about the simulated pod. Addresses and versions are plausible and made up.
+//! Pure: the gRPC messages about the simulated pod. Addresses and versions are plausible and made
+//! up.
 
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
 use vipu_client::proto;
@@ -52,7 +53,8 @@ pub(super) fn listed(pod: &str, partition: &Partition) -> proto::Partition {
     }
 }
 
-/// One IPU of a partition: its place in the cluster and in its IPU-Link domain, and its number in the partition.
+/// One IPU of a partition: its place in the cluster and in its IPU-Link domain, and its number in
+/// the partition.
 fn listed_ipu(place: u32, index: u32) -> proto::PartitionIpu {
     proto::PartitionIpu {
         ipulink_domain_topology_id: place % IPUS_PER_DOMAIN,
@@ -80,7 +82,8 @@ pub(super) fn status(partition: &Partition) -> proto::PartitionStatus {
     }
 }
 
-/// Returns the way in which processes attach to a partition: to one GCD, or to all. Empty if the GCD does not exist.
+/// Returns the way in which processes attach to a partition: to one GCD, or to all. Empty if the
+/// GCD does not exist.
 pub(super) fn ipuof_config(
     partition: &Partition,
     gcd: Option<u32>,

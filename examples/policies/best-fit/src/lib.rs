@@ -1,4 +1,5 @@
-//! Best fit: the fullest V-IPU controller with enough free capacity, so that large partitions fit later.
+//! Best fit: the fullest V-IPU controller with enough free capacity, so that large partitions fit
+//! later.
 #![deny(unsafe_code)]
 
 /// Bindings of the contract that `wit-bindgen` generates.

@@ -1,5 +1,5 @@
-//! Namespace quota: no more than N IPUs in a namespace. It is enforced at placement, where two requests
-//! cannot race; at admission it gives a warning. One component for both worlds.
+//! Namespace quota: no more than N IPUs in a namespace. It is enforced at placement, where two
+//! requests cannot race; at admission it gives a warning. One component for both worlds.
 #![deny(unsafe_code)]
 
 /// Bindings of the contract that `wit-bindgen` generates.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// Settings of the admin: `{"quota": {"ipus": 16, "namespaceLabel": "ipu-quota"}}`. Other keys are for
-/// other policies.
+/// Settings of the admin: `{"quota": {"ipus": 16, "namespaceLabel": "ipu-quota"}}`. Other keys are
+/// for other policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     ipus: Option<u32>,
@@ -61,8 +61,8 @@ pub struct Namespace<'a> {
     pub used: Option<u32>,
 }
 
-/// IPUs that must fit so that the request is of use: those of all partitions of its gang that have no
-/// place yet.
+/// IPUs that must fit so that the request is of use: those of all partitions of its gang that have
+/// no place yet.
 pub fn wanted(ipus: u32, gang: Option<(u32, u32)>) -> u32 {
     let missing = gang.map_or(1, |(size, held)| size.saturating_sub(held).max(1));
     ipus.saturating_mul(missing)

@@ -1,4 +1,5 @@
-//! The table of verdicts and of refused settings, which also runs through the component, and the limits.
+//! The table of verdicts and of refused settings, which also runs through the component, and the
+//! limits.
 
 use guest_sdk::cases::{assert_violations, merged};
 use guest_sdk::types::Operation;

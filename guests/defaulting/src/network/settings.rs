@@ -17,16 +17,18 @@ pub struct Settings {
 /// What workers need for a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// The NetworkAttachmentDefinition: `<name>` in the namespace of the job, or `<namespace>/<name>`.
+    /// The NetworkAttachmentDefinition: `<name>` in the namespace of the job, or
+    /// `<namespace>/<name>`.
     pub attachment: String,
     /// The resource of its RDMA devices. Empty: none.
     pub resource: String,
 }
 
 impl Settings {
-    /// Reads settings such as `{"networks": {"rdma": {"attachment": "default/rdma-net", "resource":
-    /// "rdma/rdma_shared_device_a"}}, "workerNetwork": "rdma"}`. Missing keys have their defaults, and keys of other
-    /// policies are ignored. The error names the key, the value and the rule.
+    /// Reads settings such as
+    /// `{"networks": {"rdma": {"attachment": "default/rdma-net", "resource": "rdma/rdma_shared_device_a"}}, "workerNetwork": "rdma"}`.
+    /// Missing keys have their defaults, and keys of other policies are ignored. The error names
+    /// the key, the value and the rule.
     pub fn parse(json: &str) -> Result<Self, String> {
         let settings = settings::parse_object(json)?;
         let mut parsed = Self::default();

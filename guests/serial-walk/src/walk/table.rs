@@ -159,7 +159,8 @@ fn waiting_names_unknown_controllers_and_those_without_nodes() {
     ]);
 }
 
-/// Checks that each change of the world makes the request wait, and the reason for each of the two controllers.
+/// Checks that each change of the world makes the request wait, and the reason for each of the two
+/// controllers.
 fn check_waiting(cases: &[(&str, Change, [&str; 2])]) {
     for (name, change, expected) in cases {
         let Decision::Wait(passed_over) = decide(*change) else {

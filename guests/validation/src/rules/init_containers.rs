@@ -29,8 +29,9 @@ pub struct InitContainer<'a> {
     pub is_sidecar: bool,
 }
 
-/// Returns for each init container whether the launcher's Pod runs it too: it fills a volume of the first container, or a
-/// volume of a later init container that does. Sidecars belong to the workers.
+/// Returns for each init container whether the launcher's Pod runs it too: it fills a volume of the
+/// first container, or a volume of a later init container that does. Sidecars belong to the
+/// workers.
 pub fn run_by_launcher(first: &[&str], init_containers: &[InitContainer<'_>]) -> Vec<bool> {
     let mut needed: BTreeSet<&str> = first.iter().copied().collect();
     let mut runs: Vec<bool> = Vec::with_capacity(init_containers.len());
@@ -46,7 +47,8 @@ pub fn run_by_launcher(first: &[&str], init_containers: &[InitContainer<'_>]) ->
     runs
 }
 
-/// Warns of init containers that make the launcher's Pod large, and of those that lack a sidecar there.
+/// Warns of init containers that make the launcher's Pod large, and of those that lack a sidecar
+/// there.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     let pod = at(spec, &["workers", "template", "spec"]);
     let Some(pod) = pod.filter(|_| has_launcher(spec)) else {

@@ -103,7 +103,8 @@ fn runs_poprun(word: &str) -> bool {
     words.any(|word| word.rsplit('/').next() == Some("poprun"))
 }
 
-/// Pods that name no ServiceAccount have `default`, and would get the launcher's right to execute commands in workers.
+/// Pods that name no ServiceAccount have `default`, and would get the launcher's right to execute
+/// commands in workers.
 fn check_account(spec: &Value, verdict: &mut Verdict) {
     let account = at(spec, &["launcher", "serviceAccountName"]);
     let is_valid = |name: &str| !name.is_empty() && name != "default";

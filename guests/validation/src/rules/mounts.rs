@@ -1,5 +1,5 @@
-//! Pure: mounts of the first container that the launcher's Pod cannot have, because their path names a variable of
-//! workers.
+//! Pure: mounts of the first container that the launcher's Pod cannot have, because their path
+//! names a variable of workers.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ const VARIABLES_MAX: usize = 256;
 pub struct WorkerVariables<'a>(BTreeSet<&'a str>);
 
 impl<'a> WorkerVariables<'a> {
-    /// Reads the names and values of a launcher's variables, in their order. A user can set each of the operator's
-    /// variables, and other variables can refer to them.
+    /// Reads the names and values of a launcher's variables, in their order. A user can set each of
+    /// the operator's variables, and other variables can refer to them.
     pub fn lacked_by(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut lacked = Self(WORKER_VARIABLES.into());
         for (name, value) in variables {

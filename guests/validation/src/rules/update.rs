@@ -1,5 +1,5 @@
-//! Pure: what may change in a job that exists. Fields are compared by their meaning: a quantity in another notation, or an
-//! empty list where there was none, is no change.
+//! Pure: what may change in a job that exists. Fields are compared by their meaning: a quantity in
+//! another notation, or an empty list where there was none, is no change.
 
 use guest_sdk::message::shown;
 use ipu_pod_template::canonical;
@@ -35,7 +35,8 @@ pub(super) fn check(spec: &Value, old: &Value, verdict: &mut Verdict) {
     }
 }
 
-/// Whether a change starts a job, or more of it: it is resumed, gets more instances, or another size.
+/// Whether a change starts a job, or more of it: it is resumed, gets more instances, or another
+/// size.
 pub(super) fn starts(spec: &Value, old: &Value) -> bool {
     let suspended = |spec| at(spec, &["suspend"]).and_then(Value::as_bool) == Some(true);
     let instances = |spec| {
@@ -55,7 +56,8 @@ fn template(spec: &Value) -> Option<Value> {
     at(spec, &["workers", "template"]).map(canonical)
 }
 
-/// The meaning of the launcher. Its fields are those of a container, but for the account, which has no default.
+/// The meaning of the launcher. Its fields are those of a container, but for the account, which has
+/// no default.
 fn launcher(spec: &Value) -> Option<Value> {
     let launcher = at(spec, &["launcher"])?;
     Some(canonical(&json!({"spec": {"containers": [launcher]}})))

@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::Verdict;
 use super::fields::{at, text};
 
-/// The variables that name the partition. A template that was copied from a running Pod has those of another job.
+/// The variables that name the partition. A template that was copied from a running Pod has those
+/// of another job.
 const OF_PARTITION: [&str; 3] = [
     "IPUOF_VIPU_API_HOST",
     "IPUOF_VIPU_API_PARTITION_ID",
@@ -17,8 +18,8 @@ const OF_PARTITION: [&str; 3] = [
 const CONTAINERS_MAX: usize = 64;
 const VARIABLES_MAX: usize = 256;
 
-/// Warns of the first such variable in each list. The user's variables take precedence, so the program would use a
-/// partition of somebody else, or one that is gone.
+/// Warns of the first such variable in each list. The user's variables take precedence, so the
+/// program would use a partition of somebody else, or one that is gone.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     for kind in ["initContainers", "containers"] {
         let list = at(spec, &["workers", "template", "spec", kind]).and_then(Value::as_array);

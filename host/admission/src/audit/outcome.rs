@@ -28,7 +28,8 @@ pub enum Outcome {
     Refused(Vec<Violation>),
     /// The operator would not call the guest.
     NotMatched,
-    /// The operator would call the guest at an update of the object alone. Which one cannot be known.
+    /// The operator would call the guest at an update of the object alone. Which one cannot be
+    /// known.
     OnlyAtUpdates,
     /// The guest, or `spec.match`, gave no answer.
     Failed(String),

@@ -1,4 +1,5 @@
-//! Pure: an existing object as the request that would create it again, and the answer of a guest as the outcome.
+//! Pure: an existing object as the request that would create it again, and the answer of a guest as
+//! the outcome.
 
 use std::sync::Arc;
 
@@ -42,8 +43,9 @@ pub struct Update {
 }
 
 impl Subject {
-    /// Builds the request for an object of the API server. `None`: the operator calls no guest about it, because it is
-    /// being deleted, or is a Pod that requests no IPUs. `labels` returns those of a namespace, if they are known.
+    /// Builds the request for an object of the API server. `None`: the operator calls no guest
+    /// about it, because it is being deleted, or is a Pod that requests no IPUs. `labels` returns
+    /// those of a namespace, if they are known.
     pub fn of(
         object: Value,
         resource: ReviewedResource,
@@ -102,8 +104,9 @@ impl Subject {
         }
     }
 
-    /// Returns updates of the object that show whether the operator calls a guest at updates: one that leaves the object as
-    /// it is, and one that sets all of it, for conditions that compare it with the previous object.
+    /// Returns updates of the object that show whether the operator calls a guest at updates: one
+    /// that leaves the object as it is, and one that sets all of it, for conditions that compare it
+    /// with the previous object.
     pub fn updates(&self) -> [Update; 2] {
         let unchanged = self.input.object.clone();
         [unchanged, Some(Arc::new(json!({})))].map(|old_object| Update {

@@ -1,4 +1,5 @@
-//! Refuses a request, for repetition, while a policy that matches it is not active yet (`spec.untilActive`).
+//! Refuses a request, for repetition, while a policy that matches it is not active yet
+//! (`spec.untilActive`).
 
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use super::ChainRun;
 use crate::answer::Decision;
 
 impl ChainRun<'_> {
-    /// Returns the refusal of a request that waits for a policy of the chain. A policy whose `spec.match` cannot be
-    /// evaluated matches, because the request would otherwise pass it unseen.
+    /// Returns the refusal of a request that waits for a policy of the chain. A policy whose
+    /// `spec.match` cannot be evaluated matches, because the request would otherwise pass it
+    /// unseen.
     pub(super) async fn awaited(&self, chain: &HookChain) -> Option<Decision> {
         if chain.awaited.is_empty() {
             return None;

@@ -126,8 +126,8 @@ async fn compare_objects(enforced: Option<Arc<Value>>, shadow: Option<Value>) ->
     compared.unwrap_or(Comparison::Failed)
 }
 
-/// Returns the object for a shadow policy, and the enforced answer for the comparison. `None` if no policy answered in the
-/// stage that it would take.
+/// Returns the object for a shadow policy, and the enforced answer for the comparison. `None` if no
+/// policy answered in the stage that it would take.
 fn baseline(shadow: &BoundShadow, results: &[StageResult]) -> Option<(Arc<Value>, Outcome)> {
     match shadow.stage {
         Ok(stage) => {

@@ -1,4 +1,5 @@
-//! Which policies of a chain decide about a request, on a host without modules: the guest of each gives no answer.
+//! Which policies of a chain decide about a request, on a host without modules: the guest of each
+//! gives no answer.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,8 @@ use serde_json::json;
 use super::*;
 use crate::request::tests::review;
 
-/// It does not wait for permits, and for a body for as long as it takes to see that it is waited for.
+/// It does not wait for permits, and for a body for as long as it takes to see that it is waited
+/// for.
 fn intake() -> Intake {
     let timeouts = Timeouts {
         body: Duration::from_millis(500),
@@ -86,7 +87,8 @@ async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
     assert_eq!(most.load(Ordering::Relaxed), 1);
 }
 
-/// Begins to send bodies of the most that may be sent, `sent` bytes of each, from the address 10.0.0.`last`.
+/// Begins to send bodies of the most that may be sent, `sent` bytes of each, from the address
+/// 10.0.0.`last`.
 async fn unfinished(
     intake: &Intake,
     (last, sent): (u8, usize),

@@ -1,5 +1,5 @@
-//! Pure: what the operator itself sets on a new job, after the defaulting policies. Each saves a write of the controller, or
-//! a start before Kueue admits the job.
+//! Pure: what the operator itself sets on a new job, after the defaulting policies. Each saves a
+//! write of the controller, or a start before Kueue admits the job.
 
 use ipu_api::guest::admission::Operation;
 use ipu_api::ipujob::is_managed_by_another;
@@ -41,7 +41,8 @@ pub fn completed(
     }
 }
 
-/// Returns the operation that adds the finalizer. A job of another controller would keep the finalizer for ever.
+/// Returns the operation that adds the finalizer. A job of another controller would keep the
+/// finalizer for ever.
 fn finalizer(job: &Value) -> Option<PatchOperation> {
     if is_managed_by_another(job) {
         return None;
@@ -67,8 +68,9 @@ fn suspension(job: &Value) -> Option<PatchOperation> {
     (spec.get("suspend") != Some(&json!(true))).then(|| add(&["spec", "suspend"], json!(true)))
 }
 
-/// Returns the operation that deletes the workers at the end of a job with a launcher. Otherwise they would keep the
-/// partition, and with it the quota, until the job is deleted. A policy that the user has chosen stays.
+/// Returns the operation that deletes the workers at the end of a job with a launcher. Otherwise
+/// they would keep the partition, and with it the quota, until the job is deleted. A policy that
+/// the user has chosen stays.
 fn clean_up(original: &Value, job: &Value) -> Option<PatchOperation> {
     let chosen = |job: &Value| {
         job["spec"]

@@ -1,5 +1,6 @@
-//! Pure: takes the partition of another Pod out of a new one: a Pod that was exported and is applied again, or that
-//! `kubectl debug --copy-to` copies, contains what the operator has put into the first one.
+//! Pure: takes the partition of another Pod out of a new one: a Pod that was exported and is
+//! applied again, or that `kubectl debug --copy-to` copies, contains what the operator has put into
+//! the first one.
 
 use ipu_api::labels::{
     GCD_ANNOTATION, IPU_RESOURCE, NATIVE_POD_LABEL, NODE_LABEL_ANNOTATION, PARTITION_ANNOTATION,
@@ -97,8 +98,8 @@ struct Copied {
     is_copy: bool,
     /// Whether it has the label of a native Pod.
     is_labelled: bool,
-    /// Whether it has the annotations of a bound Pod without its labels. No manifest of a user, and no Pod of a
-    /// controller, is like this.
+    /// Whether it has the annotations of a bound Pod without its labels. No manifest of a user, and
+    /// no Pod of a controller, is like this.
     is_for_debugging: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Pure: the patch of a Pod that requests IPUs: scheduling gate, label, environment, and the defaults of the guests.
+//! Pure: the patch of a Pod that requests IPUs: scheduling gate, label, environment, and the
+//! defaults of the guests.
 
 use ipu_api::labels::{
     IPU_RESOURCE, NATIVE_POD_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, VIPU_HOST_ANNOTATION,
@@ -50,7 +51,8 @@ pub(super) fn additions(pod: &Value, request: &PodRequest) -> Vec<PatchOperation
     operations
 }
 
-/// Returns a Pod without the gate and the variables that [`additions`] gives it: rules are about what its user has written.
+/// Returns a Pod without the gate and the variables that [`additions`] gives it: rules are about
+/// what its user has written.
 pub(super) fn without_additions(mut pod: Value, gcd: u32) -> Value {
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
         return pod;
@@ -146,8 +148,9 @@ fn size(job: &Value, new: &NewPartition, ipus: u32) -> Vec<PatchOperation> {
     operations
 }
 
-/// The variables of an IPUJob's worker. Environment cannot change after the creation of a Pod: the values are
-/// references to labels and annotations that the operator sets before the Pod is scheduled.
+/// The variables of an IPUJob's worker. Environment cannot change after the creation of a Pod: the
+/// values are references to labels and annotations that the operator sets before the Pod is
+/// scheduled.
 fn variables(gcd: u32) -> [(&'static str, Value); 5] {
     let reference = |list: &str, key: &str| json!({"fieldRef": {"apiVersion": "v1", "fieldPath": format!("metadata.{list}['{key}']")}});
     let variable = |name: &'static str, key: &str, value: Value| {
@@ -176,8 +179,8 @@ pub(super) fn refers_to_partition(container: &Value) -> bool {
     variables.any(|variable| variable["valueFrom"]["fieldRef"]["fieldPath"] == *path)
 }
 
-/// Adds the variables before those of the container, so that these can refer to them. A variable that the container
-/// sets itself stays as it is. The GCD of a copied Pod is not of its own.
+/// Adds the variables before those of the container, so that these can refer to them. A variable
+/// that the container sets itself stays as it is. The GCD of a copied Pod is not of its own.
 fn environment(
     list: &str,
     index: usize,

@@ -1,4 +1,5 @@
-//! Pure: an existing Pod that requests IPUs, as validation guests would see it if its user created it again.
+//! Pure: an existing Pod that requests IPUs, as validation guests would see it if its user created
+//! it again.
 
 use ipu_api::guest::admission::Violation;
 use ipu_api::pod_request::PodRequest;
@@ -20,8 +21,9 @@ pub struct RecreatedPod {
 pub struct PodFields(PodRequest);
 
 impl RecreatedPod {
-    /// Shows a Pod without what the operator has put into it. `None`: the Pod webhook shows no guest such a Pod, because it
-    /// requests no IPUs, or in a form that the operator itself refuses.
+    /// Shows a Pod without what the operator has put into it. `None`: the Pod webhook shows no
+    /// guest such a Pod, because it requests no IPUs, or in a form that the operator itself
+    /// refuses.
     pub fn of(mut pod: Value, namespace: &str) -> Option<Self> {
         let removals = copied::removals(&pod).operations;
         json_patch::patch(&mut pod, &removals).ok()?;
@@ -62,7 +64,8 @@ mod tests {
         pod
     }
 
-    /// The Pod after the webhook, and after the operator has given it a partition and a scheduler a node.
+    /// The Pod after the webhook, and after the operator has given it a partition and a scheduler a
+    /// node.
     fn bound(change: impl FnOnce(&mut Value)) -> Value {
         let mut bound = pod(change);
         let request = PodRequest::of(&bound).unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of that IPUJob.
+//! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of
+//! that IPUJob.
 
 use ipu_api::guest::admission::Violation;
 use ipu_api::labels::NATIVE_POD_LABEL;
@@ -12,9 +13,10 @@ use crate::shared_partition::SIZE;
 /// The field of an IPUJob that holds its Pods.
 const TEMPLATE: &str = "spec.workers.template.";
 
-/// The IPUJob of one instance with one worker that corresponds to this Pod. Its metadata is that of the Pod, with the
-/// label of native Pods. It lacks the `restartPolicy` of the Pod, because that field has another meaning in an IPUJob. A
-/// Pod that shares a partition has 0 IPUs: those of the partition count for its owner.
+/// The IPUJob of one instance with one worker that corresponds to this Pod. Its metadata is that of
+/// the Pod, with the label of native Pods. It lacks the `restartPolicy` of the Pod, because that
+/// field has another meaning in an IPUJob. A Pod that shares a partition has 0 IPUs: those of the
+/// partition count for its owner.
 pub(super) fn as_job(mut pod: Value, namespace: &str, ipus: u32) -> Value {
     let mut metadata = match pod["metadata"].take() {
         Value::Object(metadata) => metadata,
@@ -52,7 +54,8 @@ pub(super) fn ipus(job: &Value) -> Option<u32> {
     size.parse().ok().filter(|ipus| *ipus > 0)
 }
 
-/// Replaces the field of the IPUJob by that of the Pod. A field that a Pod does not have is named in the message.
+/// Replaces the field of the IPUJob by that of the Pod. A field that a Pod does not have is named
+/// in the message.
 pub(super) fn translate(violation: &mut Violation, request: &PodRequest) {
     let field = &violation.field;
     if field == SIZE {

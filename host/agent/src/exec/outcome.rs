@@ -6,8 +6,8 @@ use std::io;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::UpgradeConnectionError;
 
-/// Start of the API server's message about a request that the kubelet has not answered: an internal error with the text of
-/// client-go's SPDY transport.
+/// Start of the API server's message about a request that the kubelet has not answered: an internal
+/// error with the text of client-go's SPDY transport.
 const NOT_SENT: &str = "Internal error occurred: error sending request: ";
 
 /// The exit code is unknown, because the command never ran or was aborted.
@@ -18,8 +18,8 @@ pub struct NoExitCode {
     pub message: String,
 }
 
-/// The exit code of the remote command, from the final Status of the stream. The container runtime reports a command
-/// that was ended by signal n with the code 128 + n.
+/// The exit code of the remote command, from the final Status of the stream. The container runtime
+/// reports a command that was ended by signal n with the code 128 + n.
 pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
@@ -49,9 +49,10 @@ pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
 }
 
 impl NoExitCode {
-    /// Whether the API server could not reach the kubelet, so that the command has not started. Before Kubernetes 1.36, and
-    /// for the kubelets of earlier versions, the API server opens the stream to its client first, and sends its request to
-    /// the kubelet afterwards. A kubelet starts a command after its answer to this request.
+    /// Whether the API server could not reach the kubelet, so that the command has not started.
+    /// Before Kubernetes 1.36, and for the kubelets of earlier versions, the API server opens the
+    /// stream to its client first, and sends its request to the kubelet afterwards. A kubelet
+    /// starts a command after its answer to this request.
     pub fn was_never_connected(&self) -> bool {
         self.message.starts_with(NOT_SENT)
     }
@@ -65,8 +66,8 @@ pub fn is_transient(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the request certainly had no effect, so that it can be repeated although it starts a command: the server was
-/// unreachable, or it replied that it cannot serve the request now.
+/// Whether the request certainly had no effect, so that it can be repeated although it starts a
+/// command: the server was unreachable, or it replied that it cannot serve the request now.
 pub fn was_turned_away(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,

@@ -1,7 +1,8 @@
 //! Pure: gives the daemon of Open MPI 5, `prted`, a host name of its own.
 //!
-//! Open MPI 5 identifies a worker by the host name that its daemon reports, not by the hostfile. Workers on the host
-//! network have the host name of their node. A program hangs if Open MPI takes two workers for one node.
+//! Open MPI 5 identifies a worker by the host name that its daemon reports, not by the hostfile.
+//! Workers on the host network have the host name of their node. A program hangs if Open MPI takes
+//! two workers for one node.
 
 use std::path::Path;
 
@@ -15,8 +16,8 @@ const PRTED: &str = "prted";
 /// Characters of the longest host name.
 const LONGEST: usize = 63;
 
-/// Returns the command for the container. A daemon on the host network gets the name of its Pod as host name. `agent`
-/// is the path of the agent in the launcher and the workers.
+/// Returns the command for the container. A daemon on the host network gets the name of its Pod as
+/// host name. `agent` is the path of the agent in the launcher and the workers.
 pub fn with_host_name(pod: &Pod, container: &str, agent: &Path, command: &[String]) -> Vec<String> {
     let uses_host_network = pod
         .spec
@@ -38,8 +39,9 @@ pub fn with_host_name(pod: &Pod, container: &str, agent: &Path, command: &[Strin
     words
 }
 
-/// Returns the command for a Pod with the agent that cannot be read. The agent in the Pod starts it, on the host network
-/// with the name in the hostfile as the host name of a daemon. The operator lets other Pods be read.
+/// Returns the command for a Pod with the agent that cannot be read. The agent in the Pod starts
+/// it, on the host network with the name in the hostfile as the host name of a daemon. The operator
+/// lets other Pods be read.
 pub fn through_agent(
     pod: &str,
     uses_host_network: bool,
@@ -57,7 +59,8 @@ pub fn through_agent(
     words.chain(command.iter().cloned()).collect()
 }
 
-/// The name in the hostfile, or if that is too long, the host name that the operator gives such a Pod.
+/// The name in the hostfile, or if that is too long, the host name that the operator gives such a
+/// Pod.
 fn host_name(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref().map(without_dots);
     let chosen = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
@@ -72,7 +75,8 @@ fn starts_daemon(command: &[String]) -> bool {
         .any(|name| name == PRTED)
 }
 
-/// Whether the container mounts the folder of the agent. The user can have named another one for commands.
+/// Whether the container mounts the folder of the agent. The user can have named another one for
+/// commands.
 fn has_agent(pod: &Pod, container: &str, agent: &Path) -> bool {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let folder = agent.parent();

@@ -1,7 +1,7 @@
 //! Copies stdin, stdout and stderr of one remote command over the API server's WebSocket.
 //!
-//! kube's own loop is not used. It sends and receives in turn, so a command that writes more than it reads blocks for
-//! ever. It also truncates the output if the server has no half-close.
+//! kube's own loop is not used. It sends and receives in turn, so a command that writes more than
+//! it reads blocks for ever. It also truncates the output if the server has no half-close.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,11 +28,11 @@ const CHUNK: usize = 32 * 1024;
 /// Detection of a dead connection.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAlive {
-    /// Period of the pings. They keep the connection open in load balancers, and check the API server: every WebSocket
-    /// server answers a ping at once.
+    /// Period of the pings. They keep the connection open in load balancers, and check the API
+    /// server: every WebSocket server answers a ping at once.
     pub ping: Duration,
-    /// Time without any message, even without the answer to a ping, after which the connection counts as dead. A
-    /// program may write nothing for days.
+    /// Time without any message, even without the answer to a ping, after which the connection
+    /// counts as dead. A program may write nothing for days.
     pub idle_timeout: Duration,
 }
 
@@ -76,8 +76,8 @@ pub enum StreamError {
 
 /// Copies the streams until the command has ended, and returns its result.
 ///
-/// `half_close`: the server supports version 5 of the protocol. Otherwise the command does not learn of the end of
-/// stdin, because closing the connection would truncate its output.
+/// `half_close`: the server supports version 5 of the protocol. Otherwise the command does not
+/// learn of the end of stdin, because closing the connection would truncate its output.
 pub async fn carry<S>(
     socket: WebSocketStream<S>,
     (half_close, keep_alive): (bool, KeepAlive),
@@ -112,8 +112,8 @@ where
     }
 }
 
-/// Number of stdin messages that the API server has read. It reads messages in order: a command that does not read its
-/// stdin blocks the pings behind it.
+/// Number of stdin messages that the API server has read. It reads messages in order: a command
+/// that does not read its stdin blocks the pings behind it.
 #[derive(Debug, Default)]
 struct Taken {
     sent: AtomicU64,
@@ -129,7 +129,8 @@ impl Taken {
         Message::Ping(sent.to_be_bytes().to_vec().into())
     }
 
-    /// Records that nothing more is sent. From now on, a missing answer always means a dead connection.
+    /// Records that nothing more is sent. From now on, a missing answer always means a dead
+    /// connection.
     fn nothing_is_sent(&self) {
         self.sent.store(0, Ordering::Relaxed);
     }
@@ -142,7 +143,8 @@ impl Taken {
         }
     }
 
-    /// Whether the command may not be reading its stdin, so that a missing answer to a ping proves nothing.
+    /// Whether the command may not be reading its stdin, so that a missing answer to a ping proves
+    /// nothing.
     fn may_be_deaf(&self) -> bool {
         self.received.load(Ordering::Relaxed) < self.sent.load(Ordering::Relaxed)
     }
@@ -194,8 +196,9 @@ fn frame(channel: u8, payload: &[u8]) -> Message {
     Message::binary(bytes)
 }
 
-/// Writes the output of the command until the Status at its end. If the command may not be reading its stdin, only the
-/// kernel detects a dead connection, after it has retransmitted for about a quarter of an hour.
+/// Writes the output of the command until the Status at its end. If the command may not be reading
+/// its stdin, only the kernel detects a dead connection, after it has retransmitted for about a
+/// quarter of an hour.
 async fn receive<S>(
     mut from_server: SplitStream<WebSocketStream<S>>,
     mut stdout: impl AsyncWrite + Unpin,

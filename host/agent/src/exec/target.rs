@@ -20,7 +20,8 @@ pub enum TargetError {
     },
 }
 
-/// Returns the name of the container for a command: the one in the Pod's annotations, otherwise the first. It must run.
+/// Returns the name of the container for a command: the one in the Pod's annotations, otherwise the
+/// first. It must run.
 pub fn container(pod: &Pod) -> Result<&str, TargetError> {
     let name = main_container(pod).ok_or(TargetError::NoContainer)?;
     let state = pod

@@ -1,7 +1,8 @@
-//! The rules of an IPUJob that hold also where no webhook answers: the API server checks them itself.
+//! The rules of an IPUJob that hold also where no webhook answers: the API server checks them
+//! itself.
 //!
-//! They compare and nothing more: a rule that reads a field fails on one of another type, and then nothing
-//! could take the finalizer off such a job.
+//! They compare and nothing more: a rule that reads a field fails on one of another type, and then
+//! nothing could take the finalizer off such a job.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 
@@ -10,8 +11,8 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
     vec![instances_stay_with_a_launcher(), manager_stays()]
 }
 
-/// `kubectl scale` and HorizontalPodAutoscalers write a Scale, and the webhook for IPUJobs does not review it. So the
-/// definition contains this rule.
+/// `kubectl scale` and HorizontalPodAutoscalers write a Scale, and the webhook for IPUJobs does not
+/// review it. So the definition contains this rule.
 fn instances_stay_with_a_launcher() -> ValidationRule {
     rule(
         "jobInstances",

@@ -2,8 +2,8 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 
-/// Regular expression of the references to modules in a registry. The operator's parser of references has a test that
-/// it accepts the same ones.
+/// Regular expression of the references to modules in a registry. The operator's parser of
+/// references has a test that it accepts the same ones.
 pub const REFERENCE: &str = concat!(
     // The host: with a dot or a port, or `localhost`.
     "^(localhost|[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?([.][a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)+|",

@@ -19,7 +19,8 @@ for the cluster that it asks.
   1.2.0, and its first version is not known. `0.1.0` and `0.2.0` are versions of this operator.
 ";
 
-/// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of their path.
+/// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of
+/// their path.
 const OF_KUBERNETES: [(&str, &str); 7] = [
     ("workers.template", "PodTemplateSpec"),
     ("launcher.env", "[]EnvVar"),
@@ -30,7 +31,8 @@ const OF_KUBERNETES: [(&str, &str); 7] = [
     ("previous.spec", "as `spec`"),
 ];
 
-/// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
+/// First version of each field, by kind, part and path. An entry covers the fields below it that no
+/// earlier one covers.
 const SINCE: [(&str, &str); 49] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
@@ -173,7 +175,8 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// A row for each field below `path`, in the order of their names, and those below each after it.
+    /// A row for each field below `path`, in the order of their names, and those below each after
+    /// it.
     fn add(&mut self, path: &str, schema: &JSONSchemaProps) {
         let required = schema.required.as_deref().unwrap_or_default();
         for (name, field) in schema.properties.iter().flatten() {

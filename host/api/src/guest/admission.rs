@@ -1,4 +1,5 @@
-//! Pure: the requests of the defaulting and the validating webhook to their guests, without the object, and the answers.
+//! Pure: the requests of the defaulting and the validating webhook to their guests, without the
+//! object, and the answers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

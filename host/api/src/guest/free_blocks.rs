@@ -1,11 +1,12 @@
-//! Pure: the free IPUs of a V-IPU controller as blocks. A partition is one block, aligned to its size, so a free block of 8
-//! holds one partition of 8, or two of 4.
+//! Pure: the free IPUs of a V-IPU controller as blocks. A partition is one block, aligned to its
+//! size, so a free block of 8 holds one partition of 8, or two of 4.
 
 use super::placement::{ControllerView, SizeCount};
 
 impl ControllerView {
-    /// Returns the free blocks of IPUs by size, the largest first. If nobody knows them, this is the best case: the
-    /// fewest and largest blocks that the free IPUs can form, none of them larger than the largest free partition.
+    /// Returns the free blocks of IPUs by size, the largest first. If nobody knows them, this is
+    /// the best case: the fewest and largest blocks that the free IPUs can form, none of them
+    /// larger than the largest free partition.
     pub fn blocks(&self) -> Vec<SizeCount> {
         if !self.free_blocks.is_empty() {
             return self.free_blocks.clone();
@@ -26,7 +27,8 @@ impl ControllerView {
         blocks
     }
 
-    /// Returns how many partitions of this size may fit now: an upper bound if nobody knows the free blocks.
+    /// Returns how many partitions of this size may fit now: an upper bound if nobody knows the
+    /// free blocks.
     pub fn places(&self, ipus: u32) -> u32 {
         let places = self.free_ipus().checked_div(ipus).unwrap_or(0);
         if self.free_blocks.is_empty() {
@@ -37,8 +39,9 @@ impl ControllerView {
         each.fold(0, u32::saturating_add).min(places)
     }
 
-    /// Takes the IPUs of `count` partitions of this size. It is not known which block the controller will choose. This takes
-    /// the smallest that fits, so that later partitions are shown no less than is free.
+    /// Takes the IPUs of `count` partitions of this size. It is not known which block the
+    /// controller will choose. This takes the smallest that fits, so that later partitions are
+    /// shown no less than is free.
     pub fn use_up(&mut self, ipus: u32, count: u32) {
         let used = self.used_ipus.saturating_add(ipus.saturating_mul(count));
         self.used_ipus = used.min(self.total_ipus);
@@ -59,8 +62,9 @@ impl ControllerView {
     }
 }
 
-/// Takes the smallest blocks that hold partitions of this size. A partition that none holds was created in IPUs that the
-/// blocks do not show, such as those of a partition that was removed since: it takes none.
+/// Takes the smallest blocks that hold partitions of this size. A partition that none holds was
+/// created in IPUs that the blocks do not show, such as those of a partition that was removed
+/// since: it takes none.
 fn take(blocks: &mut Vec<SizeCount>, ipus: u32, mut count: u32) {
     while count > 0 {
         let Some(index) = blocks.iter().rposition(|block| block.ipus >= ipus) else {

@@ -1,4 +1,5 @@
-//! Pure: the request for a partition to a placement guest, the V-IPU controllers that it sees, and the decision.
+//! Pure: the request for a partition to a placement guest, the V-IPU controllers that it sees, and
+//! the decision.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ pub struct PlacementContext {
     pub owner: Owner,
     /// Context of the namespace. Its usage excludes the requested partition.
     pub namespace: NamespaceContext,
-    /// IPU usage of other namespaces, by name, at most [`OTHERS_MAX`](super::namespace::OTHERS_MAX).
+    /// IPU usage of other namespaces, by name, at most
+    /// [`OTHERS_MAX`](super::namespace::OTHERS_MAX).
     pub others: BTreeMap<String, Usage>,
     /// The other waiting partitions by size, the largest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -123,14 +125,16 @@ pub struct ControllerView {
     /// Reason why the controller is unreachable. `None` if it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
-    /// Reason why none of its nodes can run the owner's Pods now. `None` if one can, or if this is not known.
+    /// Reason why none of its nodes can run the owner's Pods now. `None` if one can, or if this is
+    /// not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable: Option<String>,
     /// All IPUs. 0 if it has never been reachable.
     pub total_ipus: u32,
     /// IPUs in partitions of all origins.
     pub used_ipus: u32,
-    /// Size of the largest partition that can be created. It is an estimate if nobody knows the free blocks.
+    /// Size of the largest partition that can be created. It is an estimate if nobody knows the
+    /// free blocks.
     pub largest_free: u32,
     /// Free blocks of IPUs by size, the largest first. Empty if nobody knows them; policies see
     /// [`ControllerView::blocks`].
@@ -220,8 +224,8 @@ pub enum Decision {
     Reject(String),
 }
 
-/// The decision on a partition request. If the guest fails or its answer is invalid, the built-in serial walk decides, or
-/// the request waits.
+/// The decision on a partition request. If the guest fails or its answer is invalid, the built-in
+/// serial walk decides, or the request waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
     /// The next step.

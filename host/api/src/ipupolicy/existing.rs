@@ -4,12 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Review of the existing objects by the guest of a Validation policy in mode Shadow, as if their users created them again.
+/// Review of the existing objects by the guest of a Validation policy in mode Shadow, as if their
+/// users created them again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExistingObjects {
     /// The `metadata.generation` of the version that reviewed them.
     pub generation: i64,
-    /// IPUJobs and native Pods that match the policy, and about which its guest gave a valid answer.
+    /// IPUJobs and native Pods that match the policy, and about which its guest gave a valid
+    /// answer.
     pub reviewed: i64,
     /// Number of these that the guest would refuse.
     pub refused: i64,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleSource {
-    /// Digest of the component: `sha256:` and 64 hexadecimal digits. The operator loads no component with another
-    /// digest. It may be missing only with `image`.
+    /// Digest of the component: `sha256:` and 64 hexadecimal digits. The operator loads no
+    /// component with another digest. It may be missing only with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
@@ -29,7 +29,8 @@ pub struct ConfigMapModule {
     /// Name of the ConfigMap, in the namespace of the release.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key under `binaryData`. If the chart's value `policies.requiredKeys` demands a signature, it has this key and `.sig`.
+    /// Key under `binaryData`. If the chart's value `policies.requiredKeys` demands a signature, it
+    /// has this key and `.sig`.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
@@ -42,23 +43,25 @@ pub struct ImageModule {
     pub file: String,
 }
 
-/// A module in an OCI registry: an artefact with one component, as `ipu-operator policy push` creates it.
+/// A module in an OCI registry: an artefact with one component, as `ipu-operator policy push`
+/// creates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OciModule {
-    /// Reference of the artefact: the host of the registry, the repository, and a tag or the digest of the manifest, such
-    /// as `registry.example.com/team/policy:1.2`.
+    /// Reference of the artefact: the host of the registry, the repository, and a tag or the digest
+    /// of the manifest, such as `registry.example.com/team/policy:1.2`.
     #[schemars(length(min = 1, max = 512))]
     pub reference: String,
-    /// A Secret of the type `kubernetes.io/dockerconfigjson` in the namespace of the release, with user and password. The
-    /// chart's value `policies.secrets` must also name it. Missing: the registry is accessed anonymously.
+    /// A Secret of the type `kubernetes.io/dockerconfigjson` in the namespace of the release, with
+    /// user and password. The chart's value `policies.secrets` must also name it. Missing: the
+    /// registry is accessed anonymously.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_secret: Option<SecretName>,
     /// CAs that verify the registry's certificate, instead of the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<PemSource>,
-    /// Whether the registry is accessed without TLS. Credentials and modules are then not encrypted. `digest` is still
-    /// verified.
+    /// Whether the registry is accessed without TLS. Credentials and modules are then not
+    /// encrypted. `digest` is still verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain_http: bool,
     /// Required signature of the module. Missing: none is required.
@@ -74,12 +77,12 @@ pub struct SecretName {
     pub name: String,
 }
 
-/// Required signature of a module, made with `cosign sign --key`. Keyless signatures (by certificates) are not
-/// accepted.
+/// Required signature of a module, made with `cosign sign --key`. Keyless signatures (by
+/// certificates) are not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequiredSignature {
-    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature by one of them is sufficient. They count for earlier versions
-    /// too: what a removed key signed is not called after a minute.
+    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature by one of them is sufficient. They
+    /// count for earlier versions too: what a removed key signed is not called after a minute.
     #[schemars(length(min = 1, max = 8))]
     pub keys: Vec<PemSource>,
 }
@@ -95,7 +98,8 @@ pub struct PemSource {
     /// A key of a ConfigMap in the namespace of the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<KeyOf>,
-    /// A key of a Secret in the namespace of the release. The chart's value `policies.secrets` must also name it.
+    /// A key of a Secret in the namespace of the release. The chart's value `policies.secrets` must
+    /// also name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<KeyOf>,
 }

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Hook, IPUPolicySpec, OnError};
 
-/// Condition for the return to the previous version. Calls of dry runs do not count, and failures count only if they are
-/// in at least three namespaces and of two users.
+/// Condition for the return to the previous version. Calls of dry runs do not count, and failures
+/// count only if they are in at least three namespaces and of two users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackOptions {
     /// When the operator returns to the previous version by itself. Missing: CallsFail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<RollbackWhen>,
-    /// Time after the activation of a version in which the operator can return to the previous one, in seconds. Default:
-    /// 3600.
+    /// Time after the activation of a version in which the operator can return to the previous one,
+    /// in seconds. Default: 3600.
     #[schemars(range(min = 1, max = 31_536_000))]
     #[serde(default = "RollbackOptions::within_seconds")]
     pub within_seconds: u32,
@@ -41,7 +41,8 @@ impl IPUPolicySpec {
     /// Returns the condition for the return to the previous version. `None`: never.
     pub fn automatic_rollback(&self) -> Option<RollbackOptions> {
         let options = self.rollback.unwrap_or_default();
-        // The previous version of a rule admits what the rule denies, so an admin decides about the return to it.
+        // The previous version of a rule admits what the rule denies, so an admin decides about the
+        // return to it.
         let is_rule = self.hook == Hook::Validation && self.on_error() == OnError::Fail;
         let when = options
             .when

@@ -38,7 +38,8 @@ struct PageMetadata {
 }
 
 impl Cluster {
-    /// Connects to the cluster of a context. Without one, to that of the current context or of this Pod.
+    /// Connects to the cluster of a context. Without one, to that of the current context or of this
+    /// Pod.
     pub(super) async fn connect(context: Option<&str>) -> Result<Self, AuditError> {
         let config = match context {
             Some(context) => {
@@ -66,7 +67,8 @@ impl Cluster {
         read.map_err(|source| failed(format!("IPUPolicy {name}"), source))
     }
 
-    /// Reads the releases of the operator. `None`: the user may not list their webhook configurations.
+    /// Reads the releases of the operator. `None`: the user may not list their webhook
+    /// configurations.
     pub(super) async fn releases(&self) -> Result<Option<Vec<Release>>, AuditError> {
         let mut list = PagedList::new(CONFIGURATIONS.to_owned(), Some(OURS.to_owned()));
         let mut releases = Vec::new();
@@ -160,8 +162,9 @@ impl PagedList {
         objects
     }
 
-    /// Returns the token with which a list continues whose token has expired: the one that the API server sends with the
-    /// error, or that of the beginning. A list that starts over without an object in between never ends.
+    /// Returns the token with which a list continues whose token has expired: the one that the API
+    /// server sends with the error, or that of the beginning. A list that starts over without an
+    /// object in between never ends.
     fn renewed(&mut self, error: &kube::Error) -> Option<String> {
         let kube::Error::Api(status) = error else {
             return None;
@@ -204,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    /// A list of three objects in pages of one. The first `expired` tokens of the second page have expired, and the API
-    /// server sends `renewed` with the error.
+    /// A list of three objects in pages of one. The first `expired` tokens of the second page have
+    /// expired, and the API server sends `renewed` with the error.
     fn cluster(expired: usize, renewed: &'static str) -> Cluster {
         let left = Arc::new(AtomicUsize::new(expired));
         let service = service_fn(move |request: HttpRequest<Body>| {

@@ -81,7 +81,8 @@ fn grid(rows: &[[String; 4]]) -> String {
     text
 }
 
-/// The audited namespaces, the lists that cannot be read, the objects that are not judged, and the summary.
+/// The audited namespaces, the lists that cannot be read, the objects that are not judged, and the
+/// summary.
 fn notes(report: &Report) -> Vec<String> {
     let mut notes: Vec<String> = report.audited.note().into_iter().collect();
     notes.extend(report.unlisted.iter().map(not_audited));

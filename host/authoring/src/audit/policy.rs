@@ -176,7 +176,8 @@ impl AuditedPolicy {
         })
     }
 
-    /// Returns the file of the component: the given one, or that of the image in the folder of guests.
+    /// Returns the file of the component: the given one, or that of the image in the folder of
+    /// guests.
     pub(super) fn module_file(
         &self,
         given: Option<&Path>,

@@ -1,4 +1,5 @@
-//! Pure: the findings of each namespace as a policy report of the Kubernetes Policy Working Group, which its viewers show.
+//! Pure: the findings of each namespace as a policy report of the Kubernetes Policy Working Group,
+//! which its viewers show.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,8 @@ use super::report::{Counts, Finding, Line, Report};
 /// Name of the engine in the reports.
 const SOURCE: &str = "ipu-operator";
 
-/// Longest name of a policy in the name of a report, in bytes. Kubernetes allows 253 for the whole name.
+/// Longest name of a policy in the name of a report, in bytes. Kubernetes allows 253 for the whole
+/// name.
 const NAME: usize = 200;
 
 /// The API of the reports. Both have the same fields.
@@ -19,7 +21,8 @@ pub(super) enum Api {
     OpenReports,
 }
 
-/// Returns one report for each namespace with objects. The next audit of the same policy replaces it.
+/// Returns one report for each namespace with objects. The next audit of the same policy replaces
+/// it.
 pub(super) fn objects(report: &Report, api: Api) -> Vec<Value> {
     let namespaces = report.namespaces.iter();
     namespaces

@@ -22,7 +22,8 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Reads the labels of the served namespaces, or of the chosen ones of them. A chosen one must exist.
+    /// Reads the labels of the served namespaces, or of the chosen ones of them. A chosen one must
+    /// exist.
     pub(super) async fn read(
         cluster: &Cluster,
         served: &Served,
@@ -106,7 +107,8 @@ pub(super) struct Lists<'a> {
     cluster: &'a Cluster,
     known: &'a BTreeMap<String, Labels>,
     resource: ReviewedResource,
-    /// The namespaces whose lists have not ended, the current one last; `None` for the list of all namespaces.
+    /// The namespaces whose lists have not ended, the current one last; `None` for the list of all
+    /// namespaces.
     rest: Vec<Option<String>>,
     /// The list of the current namespace, once it has begun.
     current: Option<PagedList>,
@@ -115,7 +117,8 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Reads the next page. `None` at the end. If the user may not list all namespaces at once, it lists each of them.
+    /// Reads the next page. `None` at the end. If the user may not list all namespaces at once, it
+    /// lists each of them.
     pub(super) async fn next_page(&mut self) -> Result<Option<Vec<Value>>, AuditError> {
         while let Some(namespace) = self.rest.last() {
             let path = self.resource.list_path(namespace.as_deref());
@@ -165,8 +168,8 @@ mod tests {
 
     use super::*;
 
-    /// A cluster with one job in each of the namespaces a to d, in pages of one object, whose user may list the jobs of
-    /// `listable` namespaces.
+    /// A cluster with one job in each of the namespaces a to d, in pages of one object, whose user
+    /// may list the jobs of `listable` namespaces.
     fn cluster(listable: &'static [&'static str], sees_namespaces: bool) -> Cluster {
         let service = service_fn(move |request: HttpRequest<Body>| async move {
             let path = request.uri().path().to_owned();

@@ -1,4 +1,5 @@
-//! Pure: the namespaces in which the operator calls the guest of a policy, from the webhook configurations of its releases.
+//! Pure: the namespaces in which the operator calls the guest of a policy, from the webhook
+//! configurations of its releases.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +8,8 @@ use serde_json::Value;
 
 use super::AuditError;
 
-/// Name of the webhook of native Pods in the mutating configuration. The chart leaves it out where `nativePods.enabled`
-/// is false.
+/// Name of the webhook of native Pods in the mutating configuration. The chart leaves it out where
+/// `nativePods.enabled` is false.
 const POD_WEBHOOK: &str = "mpod.graphcore.ai";
 
 /// The label with the name of a namespace, which the API server sets.
@@ -63,7 +64,8 @@ impl Release {
     }
 }
 
-/// Returns the names of namespaces in the selector of a webhook, as the chart value `admissionWebhooks.scope` sets it.
+/// Returns the names of namespaces in the selector of a webhook, as the chart value
+/// `admissionWebhooks.scope` sets it.
 fn selected_namespaces(webhook: &Value) -> impl Iterator<Item = &str> {
     let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array();
     let by_name = expressions
@@ -79,7 +81,8 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Whether the operator calls guests about native Pods. Before it is installed, everything is of interest.
+/// Whether the operator calls guests about native Pods. Before it is installed, everything is of
+/// interest.
 pub(super) fn reviews_pods(releases: Option<&[Release]>) -> bool {
     releases.is_none_or(|releases| {
         releases.is_empty() || releases.iter().any(|release| release.reviews_pods)
@@ -87,8 +90,9 @@ pub(super) fn reviews_pods(releases: Option<&[Release]>) -> bool {
 }
 
 impl Served {
-    /// Returns the namespaces of a policy. `label` is the namespace of the release that the IPUPolicy names; a component, or
-    /// an IPUPolicy without the label, can be that of any release. A release for the whole cluster applies all IPUPolicies.
+    /// Returns the namespaces of a policy. `label` is the namespace of the release that the
+    /// IPUPolicy names; a component, or an IPUPolicy without the label, can be that of any release.
+    /// A release for the whole cluster applies all IPUPolicies.
     pub(super) fn of(
         releases: Option<&[Release]>,
         policy: &str,
@@ -122,7 +126,8 @@ impl Served {
         }
     }
 
-    /// Returns the namespaces to list: the chosen ones, or else all that are served. Empty: the whole cluster.
+    /// Returns the namespaces to list: the chosen ones, or else all that are served. Empty: the
+    /// whole cluster.
     pub(super) fn listed(&self, chosen: &[String]) -> Result<Vec<String>, AuditError> {
         let chosen: BTreeSet<&String> = chosen.iter().collect();
         if let Self::Namespaces(served) = self {

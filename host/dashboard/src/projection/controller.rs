@@ -124,7 +124,8 @@ impl Controller {
 }
 
 impl Accounted {
-    /// The stored fields of an IPUAccounting: the last hours, without earlier ones and days. `None`: it is unreadable.
+    /// The stored fields of an IPUAccounting: the last hours, without earlier ones and days.
+    /// `None`: it is unreadable.
     pub fn of(object: DynamicObject) -> Option<Self> {
         let object: IPUAccounting = object.try_parse().ok()?;
         let accounting = object.spec.accounting;

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::shown::shown;
 
-/// Conditions that explain a wait for something other than IPUs, with their status, in the order of the causes.
+/// Conditions that explain a wait for something other than IPUs, with their status, in the order of
+/// the causes.
 const OBSTACLES: [(&str, &str); 3] = [
     ("QuotaReserved", "False"),
     PODS_NOT_READY,
@@ -34,7 +35,8 @@ pub struct Job {
     pub obstacle: Option<Obstacle>,
 }
 
-/// Reason for the wait of a job for something other than IPUs: a quota of Kueue, or the obstacles of its Pods.
+/// Reason for the wait of a job for something other than IPUs: a quota of Kueue, or the obstacles
+/// of its Pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
     /// The reason of the condition.
@@ -68,7 +70,8 @@ impl Job {
 fn obstacle(state: JobState, conditions: &[JobCondition]) -> Option<Obstacle> {
     let obstacles = match state {
         JobState::Pending | JobState::Suspended => &OBSTACLES[..],
-        // A job without a launcher is Running when its Pods exist, even if one of them cannot start.
+        // A job without a launcher is Running when its Pods exist, even if one of them cannot
+        // start.
         JobState::Running => &[PODS_NOT_READY],
         JobState::Completed | JobState::Failed => &[],
     };

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::shown::shown;
 
-/// Most reasons of a partition that waits: with hundreds of V-IPU controllers, each has one of its own.
+/// Most reasons of a partition that waits: with hundreds of V-IPU controllers, each has one of its
+/// own.
 const REASONS_MAX: usize = 8;
 
 /// Most V-IPU controllers that a reason names.
@@ -142,7 +143,8 @@ impl Partition {
     }
 }
 
-/// The V-IPU controllers of attempts that may have left something, but for the one that has the partition.
+/// The V-IPU controllers of attempts that may have left something, but for the one that has the
+/// partition.
 fn held(attempts: &[Attempt], controller: Option<&str>) -> BTreeMap<String, bool> {
     let held = attempts.iter().filter(|attempt| attempt.is_held());
     let held = held.map(|attempt| {
@@ -154,7 +156,8 @@ fn held(attempts: &[Attempt], controller: Option<&str>) -> BTreeMap<String, bool
         .collect()
 }
 
-/// Reasons with the same text are one. Returns how many V-IPU controllers have none of those that are kept.
+/// Reasons with the same text are one. Returns how many V-IPU controllers have none of those that
+/// are kept.
 fn grouped(waiting: &[WaitingReason]) -> (Vec<Reason>, usize) {
     let (mut reasons, mut more): (Vec<Reason>, usize) = (Vec::new(), 0);
     for one in waiting {

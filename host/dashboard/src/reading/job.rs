@@ -19,8 +19,8 @@ const PARTITIONS_MAX: usize = 32;
 /// Most events of each kind of object that are read.
 const EVENTS_MAX: u32 = 500;
 
-/// An IPUJob and the objects around it. `partitions` returns the names of the IPUPartitions of an owner, if the user may
-/// list them. What cannot be read is named.
+/// An IPUJob and the objects around it. `partitions` returns the names of the IPUPartitions of an
+/// owner, if the user may list them. What cannot be read is named.
 pub async fn job(
     client: &Client,
     namespace: &str,

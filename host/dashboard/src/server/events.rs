@@ -25,7 +25,8 @@ struct Follower {
     _permit: OwnedSemaphorePermit,
 }
 
-/// An event at once, and one after each change. The stream ends when the API server has ended a watch for good.
+/// An event at once, and one after each change. The stream ends when the API server has ended a
+/// watch for good.
 pub(super) fn events(
     shared: Shared,
     permit: OwnedSemaphorePermit,

@@ -1,5 +1,5 @@
-//! Pure: authorizes requests to the server. The server has the rights of its user, and every program and every web page
-//! on the machine can reach its port.
+//! Pure: authorizes requests to the server. The server has the rights of its user, and every
+//! program and every web page on the machine can reach its port.
 
 /// Content-Security-Policy of every response: nothing but what this server serves.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \

@@ -1,4 +1,5 @@
-//! Serves routes on a listener, within limits on connections and on the time for the head of a request.
+//! Serves routes on a listener, within limits on connections and on the time for the head of a
+//! request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// Pause after a connection could not be accepted, for example because the process has too many files open.
+/// Pause after a connection could not be accepted, for example because the process has too many
+/// files open.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Limits of the server.
@@ -24,7 +26,8 @@ pub struct Limits {
     pub head: Duration,
 }
 
-/// Limits of the page: a browser opens six connections for it, and every program of the machine can open more.
+/// Limits of the page: a browser opens six connections for it, and every program of the machine can
+/// open more.
 pub const LIMITS: Limits = Limits {
     connections: 64,
     head: Duration::from_secs(10),

@@ -1,4 +1,5 @@
-//! Pure: what needs somebody: V-IPU controllers, nodes that reach them, and partitions, with the worst first.
+//! Pure: what needs somebody: V-IPU controllers, nodes that reach them, and partitions, with the
+//! worst first.
 
 use ipu_api::ipupartition::PartitionPhase;
 use jiff::Timestamp;

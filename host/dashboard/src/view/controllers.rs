@@ -27,7 +27,8 @@ pub struct ControllerRow {
     /// The largest partition that could be created now: an estimate if the places are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<u32>,
-    /// Whether the blocks are at their places. Otherwise they are partitions by name, then the others.
+    /// Whether the blocks are at their places. Otherwise they are partitions by name, then the
+    /// others.
     pub is_in_place: bool,
     /// Whether the V-IPU controller reports places, so that those of all partitions are known soon.
     pub reports_places: bool,
@@ -47,7 +48,8 @@ pub enum Order {
     Problems,
 }
 
-/// A part of the V-IPU controllers, in the order of their addresses. `namespace`: those with partitions of its owners.
+/// A part of the V-IPU controllers, in the order of their addresses. `namespace`: those with
+/// partitions of its owners.
 pub fn controllers(
     cluster: &Cluster,
     namespace: Option<&str>,

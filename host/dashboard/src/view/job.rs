@@ -1,4 +1,5 @@
-//! Pure: one IPUJob: what to do next, and its stages, partitions, Pods and events on one axis of time.
+//! Pure: one IPUJob: what to do next, and its stages, partitions, Pods and events on one axis of
+//! time.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;

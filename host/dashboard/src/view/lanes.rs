@@ -91,7 +91,8 @@ pub(super) fn partition(object: &IPUPartition, job: JobState) -> Lane {
     if is_first {
         times.add(now, started, None);
     } else {
-        // What it was between the attempt and its last change is known only if that change made it ready.
+        // What it was between the attempt and its last change is known only if that change made it
+        // ready.
         times.add(State::Forming, started.filter(|_| is_ready), changed);
         times.add(now, changed, None);
     }
@@ -181,7 +182,8 @@ pub(super) fn mark(event: &Event) -> Option<Mark> {
 struct Times(Vec<Span>);
 
 impl Times {
-    /// Adds a time, if its start is known. A time that ends before its start has passed in less than a second.
+    /// Adds a time, if its start is known. A time that ends before its start has passed in less
+    /// than a second.
     fn add(&mut self, state: State, from: Option<Timestamp>, until: Option<Timestamp>) {
         let Some(from) = from else {
             return;

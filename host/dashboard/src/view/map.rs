@@ -6,9 +6,9 @@ use super::state::State;
 /// Most IPUs of a V-IPU controller that are drawn at their places. The largest V-POD has 256.
 const IPUS_MAX: u32 = 4_096;
 
-/// The blocks of `own`, whose first IPUs are known, and of the free IPUs, in the order of their places. `free` are ranges
-/// such as `4-7,16-63`, and `other` is the state of the IPUs in neither. `None`: some places are not known, or the
-/// objects are not of the same moment.
+/// The blocks of `own`, whose first IPUs are known, and of the free IPUs, in the order of their
+/// places. `free` are ranges such as `4-7,16-63`, and `other` is the state of the IPUs in neither.
+/// `None`: some places are not known, or the objects are not of the same moment.
 pub(super) fn in_place(
     total: u32,
     own: &[Block],

@@ -1,4 +1,5 @@
-//! Pure: the first page: how full the machines are, who waits longest, what was useful, and what needs somebody.
+//! Pure: the first page: how full the machines are, who waits longest, what was useful, and what
+//! needs somebody.
 
 use std::collections::BTreeMap;
 

@@ -36,7 +36,8 @@ pub struct PartitionRow {
     pub message: Option<String>,
 }
 
-/// A part of the partitions: all, or those on a V-IPU controller, or those of the owners in a namespace.
+/// A part of the partitions: all, or those on a V-IPU controller, or those of the owners in a
+/// namespace.
 pub fn partitions(
     cluster: &Cluster,
     namespace: Option<&str>,

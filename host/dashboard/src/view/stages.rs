@@ -12,14 +12,16 @@ const ORDER: [JobActivity; 4] = [
     JobActivity::Running,
 ];
 
-/// Most seconds that the operator may not have counted, because the times of objects are whole seconds.
+/// Most seconds that the operator may not have counted, because the times of objects are whole
+/// seconds.
 const ROUNDED: i64 = 2;
 
 /// Where the time of a job went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stages {
-    /// The stages in their order. Empty: the operator counts seconds, and their order is not known any more.
+    /// The stages in their order. Empty: the operator counts seconds, and their order is not known
+    /// any more.
     pub spans: Vec<Stage>,
     /// Seconds of each stage, without those since the last count.
     pub totals: Vec<Total>,
@@ -58,8 +60,8 @@ pub(super) fn stages(accounting: &JobAccounting, created: Timestamp) -> Stages {
     }
 }
 
-/// The stages in their order. `None`: it is not known, because the job has been reset, suspended or restarted, or was not
-/// counted from the beginning.
+/// The stages in their order. `None`: it is not known, because the job has been reset, suspended or
+/// restarted, or was not counted from the beginning.
 fn spans(accounting: &JobAccounting, created: Timestamp) -> Option<Vec<Stage>> {
     let seconds = [
         accounting.waiting,
@@ -134,7 +136,8 @@ mod tests {
 
     const CREATED: &str = "2026-01-02T12:00:00Z";
 
-    /// Activity, first second and last second of each stage, this number of seconds after the creation.
+    /// Activity, first second and last second of each stage, this number of seconds after the
+    /// creation.
     fn drawn(after: i64, seconds: Value) -> Vec<String> {
         let created: Timestamp = CREATED.parse().unwrap();
         let mut accounting = seconds;

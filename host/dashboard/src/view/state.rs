@@ -53,7 +53,8 @@ pub(super) fn of(partition: &Partition, job: Option<JobState>) -> State {
     }
 }
 
-/// State of a partition's IPUs on one V-IPU controller, which has the partition or may have something of it.
+/// State of a partition's IPUs on one V-IPU controller, which has the partition or may have
+/// something of it.
 pub(super) fn on(partition: &Partition, address: &str, job: Option<JobState>) -> State {
     if partition.controller.as_deref() == Some(address) {
         return of(partition, job);

@@ -34,8 +34,8 @@ pub struct Queue {
     pub listed: Listed<QueueRow>,
 }
 
-/// IPUJobs that wait for something other than IPUs, such as a quota or an image, in the order of their
-/// namespaces and names.
+/// IPUJobs that wait for something other than IPUs, such as a quota or an image, in the order of
+/// their namespaces and names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Blocked {
     /// Number of requests.
@@ -93,7 +93,8 @@ pub struct QueueRow {
     /// The last message, if no V-IPU controller has a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The largest partition that a new request with its node selector would get now. Missing: not known.
+    /// The largest partition that a new request with its node selector would get now. Missing: not
+    /// known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<u32>,
 }
@@ -171,8 +172,8 @@ fn blocked(cluster: &Cluster, namespace: Option<&str>) -> Blocked {
     blocked
 }
 
-/// The largest partition that a new request would get on the open V-IPU controllers for a node selector. `None`: the
-/// user may not list VIPUControllers.
+/// The largest partition that a new request would get on the open V-IPU controllers for a node
+/// selector. `None`: the user may not list VIPUControllers.
 fn fit(cluster: &Cluster, selector: &BTreeMap<String, String>) -> Option<Fit> {
     if !cluster.controllers.is_known() {
         return None;

@@ -1,8 +1,9 @@
 //! Pure: lower bounds of the percentiles of waiting times and slowdowns.
 //!
-//! A job that waits for at most some seconds certainly runs from then on until its duration after its arrival. If a
-//! percentile has a certain value, this holds for all jobs but those that the percentile leaves out. At no moment can
-//! they use more IPUs than there are. The bound is the lowest value for which this is possible.
+//! A job that waits for at most some seconds certainly runs from then on until its duration after
+//! its arrival. If a percentile has a certain value, this holds for all jobs but those that the
+//! percentile leaves out. At no moment can they use more IPUs than there are. The bound is the
+//! lowest value for which this is possible.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ pub(crate) fn wait(jobs: &[&Job], percent: usize, ipus: u64) -> f64 {
     lowest((0.0, float(longest)), possible)
 }
 
-/// Returns a lower bound of a percentile of the slowdowns. A shorter duration counts as `shortest`, in seconds.
+/// Returns a lower bound of a percentile of the slowdowns. A shorter duration counts as `shortest`,
+/// in seconds.
 pub(crate) fn slowdown(jobs: &[&Job], percent: usize, ipus: u64, shortest: f64) -> f64 {
     let possible = |slowdown: f64| {
         let wait = |job: &Job| {

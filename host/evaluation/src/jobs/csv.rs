@@ -1,7 +1,7 @@
 //! Pure: reads jobs from CSV with the names of the columns in the first line.
 //!
-//! Files come from spreadsheets, databases and scripts: with or without quotes, with any line ends, with the columns in
-//! any order, and with further columns.
+//! Files come from spreadsheets, databases and scripts: with or without quotes, with any line ends,
+//! with the columns in any order, and with further columns.
 
 mod line;
 

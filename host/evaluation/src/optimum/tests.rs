@@ -15,7 +15,8 @@ fn is_close(found: Option<f64>, expected: Option<f64>) -> bool {
     }
 }
 
-/// A name, the jobs, the IPUs of each controller, and the expected optima: the weighted wait and the last end.
+/// A name, the jobs, the IPUs of each controller, and the expected optima: the weighted wait and
+/// the last end.
 type Case = (&'static str, Vec<Job>, &'static [u32], Option<(f64, f64)>);
 
 fn small_instances() -> [Case; 8] {
@@ -27,7 +28,8 @@ fn small_instances() -> [Case; 8] {
             &[8],
             Some((20.0, 70.0)),
         ),
-        // The large job waits for both halves. It starts earlier if the short jobs run side by side.
+        // The large job waits for both halves. It starts earlier if the short jobs run side by
+        // side.
         (
             "two controllers",
             vec![
@@ -39,14 +41,16 @@ fn small_instances() -> [Case; 8] {
             &[8, 8],
             Some((10.0, 20.0)),
         ),
-        // The relaxation lets both run at once: 12 of 12 IPUs. In aligned blocks, the second one waits.
+        // The relaxation lets both run at once: 12 of 12 IPUs. In aligned blocks, the second one
+        // waits.
         (
             "blocks",
             vec![job(0, (1, 8), 10), job(0, (1, 8), 10)],
             &[12],
             Some((10.0, 20.0)),
         ),
-        // The wait is lowest if all IPUs stay free for 5 seconds. The last end is earliest if the long job starts.
+        // The wait is lowest if all IPUs stay free for 5 seconds. The last end is earliest if the
+        // long job starts.
         (
             "waiting for a later job",
             vec![job(0, (1, 8), 100), job(5, (1, 8), 1)],
@@ -95,7 +99,8 @@ fn a_weight_changes_the_order() {
     assert!(is_close(wait, Some(50.0)), "{wait:?}");
 }
 
-/// Tries the controllers that are not full, ordered by their free IPUs: the fullest first, or the emptiest.
+/// Tries the controllers that are not full, ordered by their free IPUs: the fullest first, or the
+/// emptiest.
 fn by_free(request: &PlacementRequest, fullest: bool) -> Decision {
     let PlacementRequest {
         request,

@@ -13,8 +13,8 @@ impl<P> Run<'_, P> {
         }
     }
 
-    /// Sorts by the IPUs of the namespaces. The placement reads from the positions which requests are earlier, so they
-    /// get new ones. All partitions of a gang have the same one.
+    /// Sorts by the IPUs of the namespaces. The placement reads from the positions which requests
+    /// are earlier, so they get new ones. All partitions of a gang have the same one.
     fn sort_by_share(&mut self) {
         let (jobs, slots, usages) = (self.jobs, &self.slots, &self.usages);
         let share = |entry: &QueueEntry| {

@@ -17,8 +17,8 @@ use crate::pool::Block;
 pub(super) enum Served {
     /// It has its partition.
     Placed,
-    /// It waits. `fits` is false if no controller that it may use has enough free IPUs, apart from those that have just
-    /// refused it.
+    /// It waits. `fits` is false if no controller that it may use has enough free IPUs, apart from
+    /// those that have just refused it.
     Waits { fits: bool },
     /// Its job was rejected.
     Rejected,
@@ -32,9 +32,10 @@ enum Reply {
 }
 
 impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
-    /// Serves the waiting requests, in order, after a release of IPUs. It passes over those that cannot get a partition
-    /// whatever the policy decides: a controller without a block of their size would refuse it. What one request cannot
-    /// use, later ones of its size cannot use either, because they may use less.
+    /// Serves the waiting requests, in order, after a release of IPUs. It passes over those that
+    /// cannot get a partition whatever the policy decides: a controller without a block of their
+    /// size would refuse it. What one request cannot use, later ones of its size cannot use either,
+    /// because they may use less.
     pub(super) fn serve_queue(&mut self, now: u64) {
         if self.settings.order == Order::FairShare {
             // The shares have changed.
@@ -62,7 +63,8 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         }
     }
 
-    /// Serves one request: repeats the decision until the request has a partition, waits, or is rejected.
+    /// Serves one request: repeats the decision until the request has a partition, waits, or is
+    /// rejected.
     pub(super) fn serve(&mut self, index: usize, slot: usize, now: u64) -> Served {
         let ipus = self.jobs[index].ipus;
         loop {

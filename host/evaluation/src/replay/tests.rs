@@ -1,4 +1,5 @@
-//! Tests of the replay: order, backfill, reservations, gangs and fragmentation, with the built-in serial walk.
+//! Tests of the replay: order, backfill, reservations, gangs and fragmentation, with the built-in
+//! serial walk.
 
 use super::*;
 use crate::generate;
@@ -102,7 +103,8 @@ fn a_part_of_a_gang_is_released_after_its_patience() {
         .into();
     jobs.push(job(70, (2, 8), 10));
     let replay = run(&jobs, &[16, 8]);
-    // It holds one partition, requests the other one every two minutes, and gets it when the others end.
+    // It holds one partition, requests the other one every two minutes, and gets it when the others
+    // end.
     assert_eq!(starts(&replay).last(), Some(&Some(500)));
     assert!(replay.counts.refused > 2, "{:?}", replay.counts);
 }
@@ -151,7 +153,8 @@ fn a_fair_share_serves_the_namespace_with_the_fewest_ipus() {
 #[test]
 fn one_policy_follows_another_at_a_second() {
     let jobs = [job(0, (1, 4), 100), job(2, (1, 4), 100), job(3, (1, 8), 10)];
-    // The second policy uses the other controller for the second job, and leaves no block for the third one.
+    // The second policy uses the other controller for the second job, and leaves no block for the
+    // third one.
     for (change, expected) in [(u64::MAX, 3), (2, 100)] {
         let place = |now: u64, mut request: PlacementRequest| {
             if now >= change {

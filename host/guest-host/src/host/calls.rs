@@ -107,8 +107,8 @@ impl GuestHost {
         answer
     }
 
-    /// Waits for a permit and makes one call off the async threads. The caller gets the answer before the instance and its
-    /// permit are released.
+    /// Waits for a permit and makes one call off the async threads. The caller gets the answer
+    /// before the instance and its permit are released.
     async fn call<T: Send + 'static>(
         &self,
         (guest, hook): (&Guest, Hook),

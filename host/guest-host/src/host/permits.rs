@@ -1,5 +1,5 @@
-//! The permits of guest calls. Built-in guests have reserved permits, and each policy has few: a slow policy delays only its
-//! own callers. Waiting addresses share the permits fairly.
+//! The permits of guest calls. Built-in guests have reserved permits, and each policy has few: a
+//! slow policy delays only its own callers. Waiting addresses share the permits fairly.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::limits::Limits;
 
-/// Most concurrent dry runs, which anyone can request at `/query`. The built-in guest and each policy keep a permit for
-/// decisions.
+/// Most concurrent dry runs, which anyone can request at `/query`. The built-in guest and each
+/// policy keep a permit for decisions.
 const CONCURRENT_DRY_RUNS: usize = 1;
 
 /// The permits of all guests of a process.

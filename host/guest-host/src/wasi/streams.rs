@@ -1,4 +1,5 @@
-//! Input streams at their end, output streams to the log, and a poll that is always ready: nothing blocks.
+//! Input streams at their end, output streams to the log, and a poll that is always ready: nothing
+//! blocks.
 
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, LinkerInstance, Lower, Resource};

@@ -1,4 +1,5 @@
-//! Pure: builds the ServiceAccount, Role and RoleBinding that allow a job's launcher to exec into its workers only.
+//! Pure: builds the ServiceAccount, Role and RoleBinding that allow a job's launcher to exec into
+//! its workers only.
 
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -15,8 +16,9 @@ pub fn account_name(job: &ValidJob, launcher: &ValidLauncher) -> String {
 
 /// Whether a new launcher of a job uses the rights that the launchers of its namespace share.
 ///
-/// A ServiceAccount of the user has other rights too, and is never shared. A launcher with shared rights reads no Pod, so
-/// it must know the host names of its workers: on the host network, that is the name of the Pod if it is short enough.
+/// A ServiceAccount of the user has other rights too, and is never shared. A launcher with shared
+/// rights reads no Pod, so it must know the host names of its workers: on the host network, that is
+/// the name of the Pod if it is short enough.
 pub fn shares_rights(job: &ValidJob, settings: &PodSettings) -> bool {
     let has_account = |launcher: &ValidLauncher| launcher.service_account.is_some();
     let last = job.instances.saturating_mul(job.size.workers);
@@ -42,7 +44,8 @@ pub fn service_account(job: &ValidJob) -> ServiceAccount {
 pub fn role(job: &ValidJob, workers: &[String]) -> Role {
     let rules = [
         rule("pods", &["get"], workers),
-        // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`, too.
+        // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`,
+        // too.
         rule("pods/exec", &["get", "create"], workers),
     ];
     // A rule without names would grant the right to all Pods.

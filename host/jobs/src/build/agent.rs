@@ -1,4 +1,5 @@
-//! Pure: puts `ipu-agent` and the files for mpirun into a Pod, regardless of the images of its containers.
+//! Pure: puts `ipu-agent` and the files for mpirun into a Pod, regardless of the images of its
+//! containers.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +35,8 @@ const START: &str = "ipu-operator-start";
 /// Name of the file in the folder.
 const START_FILE: &str = "start";
 
-/// Maximum length of the hostfile as an annotation and the annotations of the template together, in bytes. All annotations
-/// of a Pod have at most 256 KiB, and the operator adds some.
+/// Maximum length of the hostfile as an annotation and the annotations of the template together, in
+/// bytes. All annotations of a Pod have at most 256 KiB, and the operator adds some.
 const ANNOTATIONS_MAX: usize = 128 << 10;
 
 /// Resources that decide the quality of service, and that quotas and limit ranges may require.
@@ -57,7 +58,8 @@ pub enum AgentDelivery {
     Image,
 }
 
-/// Returns the delivery for a job. If the list of its workers is too long for an annotation, an init container writes it.
+/// Returns the delivery for a job. If the list of its workers is too long for an annotation, an
+/// init container writes it.
 pub fn delivery(job: &ValidJob, settings: &PodSettings) -> AgentDelivery {
     let annotations = job.template.metadata.annotations.iter().flatten();
     let length: usize = annotations
@@ -69,7 +71,8 @@ pub fn delivery(job: &ValidJob, settings: &PodSettings) -> AgentDelivery {
     settings.agent_delivery
 }
 
-/// Returns the seconds that the processes of a container have after SIGTERM, from the grace period of their Pod.
+/// Returns the seconds that the processes of a container have after SIGTERM, from the grace period
+/// of their Pod.
 pub fn grace_seconds(period: Option<i64>) -> i64 {
     let period = period.unwrap_or(GRACE_PERIOD);
     period.saturating_sub(RESERVED).max(1)
@@ -84,8 +87,8 @@ pub fn idle(template: &PodSpec) -> Vec<String> {
     words.into_iter().chain(shares).map(str::to_owned).collect()
 }
 
-/// Adds the volume with the agent and the files: the agent's image, or a folder that an init container fills. `main` is the
-/// container that uses them.
+/// Adds the volume with the agent and the files: the agent's image, or a folder that an init
+/// container fills. `main` is the container that uses them.
 pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings, main: &Container) {
     let mut volume = Volume {
         name: AGENT_VOLUME.to_owned(),
@@ -120,8 +123,8 @@ pub fn mount(container: &mut Container) {
     });
 }
 
-/// Holds the command of a container back until the annotation of its Pod releases it. The kubelet writes the annotation
-/// into a file.
+/// Holds the command of a container back until the annotation of its Pod releases it. The kubelet
+/// writes the annotation into a file.
 pub fn hold(spec: &mut PodSpec, container: &mut Container) {
     let annotation = labels::START_ANNOTATION;
     let file = DownwardAPIVolumeFile {
@@ -176,7 +179,8 @@ fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Containe
     }
 }
 
-/// Returns what a launcher with shared rights must know of its workers, because it cannot read their Pods.
+/// Returns what a launcher with shared rights must know of its workers, because it cannot read
+/// their Pods.
 pub(super) fn known_workers(job: &ValidJob, settings: &PodSettings) -> Vec<String> {
     if !access::shares_rights(job, settings) {
         return Vec::new();
@@ -188,8 +192,9 @@ pub(super) fn known_workers(job: &ValidJob, settings: &PodSettings) -> Vec<Strin
     words.map(str::to_owned).collect()
 }
 
-/// Returns the resources of the container that uses the agent. Init containers run before the others, so this requests
-/// nothing more. Without them, the Pod would lose the class Guaranteed, and quotas would refuse it.
+/// Returns the resources of the container that uses the agent. Init containers run before the
+/// others, so this requests nothing more. Without them, the Pod would lose the class Guaranteed,
+/// and quotas would refuse it.
 fn resources(main: &Container) -> Option<ResourceRequirements> {
     let resources = main.resources.as_ref()?;
     let counted = |list: &Option<BTreeMap<String, Quantity>>| {
@@ -208,8 +213,9 @@ fn resources(main: &Container) -> Option<ResourceRequirements> {
     })
 }
 
-/// Returns the strictest security context, so that only the user's Pod matters. The user is that of the other
-/// container, which has the user of the Pod if it names none: a namespace may allow certain users only.
+/// Returns the strictest security context, so that only the user's Pod matters. The user is that of
+/// the other container, which has the user of the Pod if it names none: a namespace may allow
+/// certain users only.
 fn security_context(main: &Container) -> SecurityContext {
     let main = main.security_context.clone().unwrap_or_default();
     SecurityContext {

@@ -1,4 +1,5 @@
-//! Pure: the files for mpirun of a launcher that mounts the agent's image: annotations, which the kubelet writes into files.
+//! Pure: the files for mpirun of a launcher that mounts the agent's image: annotations, which the
+//! kubelet writes into files.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use crate::validate::ValidJob;
 /// Name of the volume with the files of a launcher.
 const FILES: &str = "ipu-operator-files";
 
-/// Gives a launcher that mounts the agent's image the files for mpirun. The image has files at the same paths, because it is
-/// read-only, so that the runtime cannot create the targets of these mounts.
+/// Gives a launcher that mounts the agent's image the files for mpirun. The image has files at the
+/// same paths, because it is read-only, so that the runtime cannot create the targets of these
+/// mounts.
 pub fn add_to_launcher(
     annotations: &mut BTreeMap<String, String>,
     spec: &mut PodSpec,

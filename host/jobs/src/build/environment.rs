@@ -8,7 +8,8 @@ use super::{agent, metadata};
 use crate::facts::partition::PlacedPartition;
 use crate::validate::{Size, ValidJob};
 
-/// Builds the environment of a worker's containers: the partition, their GCD, and their share of the replicas.
+/// Builds the environment of a worker's containers: the partition, their GCD, and their share of
+/// the replicas.
 pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvVar> {
     let mut env = of_partition(placed);
     env.push(variable("IPUOF_VIPU_API_GCD_ID", &gcd.to_string()));
@@ -16,7 +17,8 @@ pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvV
     env
 }
 
-/// Builds the environment of the launcher: the partition, which poprun needs, and the workers for Open MPI.
+/// Builds the environment of the launcher: the partition, which poprun needs, and the workers for
+/// Open MPI.
 pub fn of_launcher(job: &ValidJob, placed: &PlacedPartition) -> Vec<EnvVar> {
     let mut env = of_partition(placed);
     env.extend(of_open_mpi());
@@ -24,11 +26,12 @@ pub fn of_launcher(job: &ValidJob, placed: &PlacedPartition) -> Vec<EnvVar> {
     env
 }
 
-/// Gives a container variables of the operator. Those of the container take precedence, and follow, so that their
-/// values can refer to the others.
+/// Gives a container variables of the operator. Those of the container take precedence, and follow,
+/// so that their values can refer to the others.
 ///
-/// `env` would also take precedence over the user's `envFrom`, whose ConfigMaps and Secrets the operator does not read.
-/// Beside such a list, the variables come first in it, from a ConfigMap of the job.
+/// `env` would also take precedence over the user's `envFrom`, whose ConfigMaps and Secrets the
+/// operator does not read. Beside such a list, the variables come first in it, from a ConfigMap of
+/// the job.
 pub fn give(container: &mut Container, job: &ValidJob, ours: Vec<EnvVar>) {
     if comes_first(container) {
         let source = EnvFromSource {
@@ -45,7 +48,8 @@ pub fn give(container: &mut Container, job: &ValidJob, ours: Vec<EnvVar>) {
     }
 }
 
-/// Whether the operator's variables come first in the `envFrom` of a container, because it has such a list.
+/// Whether the operator's variables come first in the `envFrom` of a container, because it has such
+/// a list.
 pub fn comes_first(container: &Container) -> bool {
     container
         .env_from
@@ -53,7 +57,8 @@ pub fn comes_first(container: &Container) -> bool {
         .is_some_and(|list| !list.is_empty())
 }
 
-/// Builds the ConfigMap with these variables. Its name contains a hash of them, so it never changes.
+/// Builds the ConfigMap with these variables. Its name contains a hash of them, so it never
+/// changes.
 pub fn config_map(job: &ValidJob, ours: &[EnvVar]) -> ConfigMap {
     let data = ours.iter().map(|variable| {
         let value = variable.value.clone().unwrap_or_default();
@@ -76,8 +81,8 @@ fn config_map_name(job: &ValidJob, ours: &[EnvVar]) -> String {
     naming::environment(&job.name, &parts)
 }
 
-/// Merges two lists of variables: `stronger` replaces variables of `weaker`, and follows them, so that its values can
-/// refer to the others.
+/// Merges two lists of variables: `stronger` replaces variables of `weaker`, and follows them, so
+/// that its values can refer to the others.
 pub fn merge(mut weaker: Vec<EnvVar>, stronger: Vec<EnvVar>) -> Vec<EnvVar> {
     weaker.retain(|variable| stronger.iter().all(|set| set.name != variable.name));
     weaker.extend(stronger);
@@ -93,7 +98,8 @@ fn of_partition(placed: &PlacedPartition) -> Vec<EnvVar> {
     ]
 }
 
-/// Returns the variables of poprun, if there is more than one replica: Poplar programs take them as a sign of poprun.
+/// Returns the variables of poprun, if there is more than one replica: Poplar programs take them as
+/// a sign of poprun.
 fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
     let total = size.replicas();
     if total <= 1 {
@@ -117,9 +123,9 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
         .collect()
 }
 
-/// Returns the variables of Open MPI. Versions 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5 (`PRTE_MCA_*`) ignore each
-/// other's names without a message, and version 5 would run all ranks in the launcher, so both are set. Only the
-/// launcher may exec, so there is no tree spawn.
+/// Returns the variables of Open MPI. Versions 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5
+/// (`PRTE_MCA_*`) ignore each other's names without a message, and version 5 would run all ranks in
+/// the launcher, so both are set. Only the launcher may exec, so there is no tree spawn.
 fn of_open_mpi() -> Vec<EnvVar> {
     let file = |name| format!("{}/{name}", agent::FOLDER);
     let (script, hostfile) = (file(agent::KUBEEXEC), file(agent::HOSTFILE));
@@ -135,10 +141,10 @@ fn of_open_mpi() -> Vec<EnvVar> {
     ]
 }
 
-/// Returns the variable by which the daemons of Open MPI 4 leave the program its grace period, if the template sets
-/// one. A daemon waits this time twice: before SIGTERM, which the program then has from `ipu-agent`, and before
-/// SIGKILL. It also waits when a rank fails, so the default of a second stays in all other jobs. Version 5 waits half a
-/// second in all cases.
+/// Returns the variable by which the daemons of Open MPI 4 leave the program its grace period, if
+/// the template sets one. A daemon waits this time twice: before SIGTERM, which the program then
+/// has from `ipu-agent`, and before SIGKILL. It also waits when a rank fails, so the default of a
+/// second stays in all other jobs. Version 5 waits half a second in all cases.
 fn of_grace_period(job: &ValidJob) -> Option<EnvVar> {
     let seconds = job.template.spec.termination_grace_period_seconds?;
     let half = agent::grace_seconds(Some(seconds)) / 2;

@@ -18,17 +18,18 @@ use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
 use crate::validate::{ValidJob, ValidLauncher};
 
-/// Whether the launcher is created together with its workers, and the agent holds its command back until they are Ready.
+/// Whether the launcher is created together with its workers, and the agent holds its command back
+/// until they are Ready.
 ///
-/// Init containers of the user run before the agent. Those of a launcher can rely on running workers, so such a launcher is
-/// created after them.
+/// Init containers of the user run before the agent. Those of a launcher can rely on running
+/// workers, so such a launcher is created after them.
 pub fn is_held(job: &ValidJob) -> bool {
     let runs = launcher_rules::run_init_containers(job);
     !runs.contains(&true)
 }
 
-/// Builds the launcher Pod of a run. `placed` is the partition of the first instance. The executor adds the pull
-/// secrets of the workers' ServiceAccount.
+/// Builds the launcher Pod of a run. `placed` is the partition of the first instance. The executor
+/// adds the pull secrets of the workers' ServiceAccount.
 pub fn launcher(
     job: &ValidJob,
     command: &ValidLauncher,
@@ -37,7 +38,8 @@ pub fn launcher(
 ) -> Pod {
     let mut meta = metadata(job, naming::launcher(&job.name));
     let mut annotations = launcher_names::annotations(job);
-    // The workers' network of the release: the launcher only starts processes, over the network of Pods.
+    // The workers' network of the release: the launcher only starts processes, over the network of
+    // Pods.
     let has_release_network = annotations.remove(labels::NETWORK_ANNOTATION).is_some();
     if has_release_network {
         annotations.remove(labels::NETWORK_ATTACHMENTS_ANNOTATION);
@@ -91,7 +93,8 @@ pub fn launcher(
     }
 }
 
-/// Returns the variables of the operator for the launcher as a ConfigMap, if the launcher refers to it.
+/// Returns the variables of the operator for the launcher as a ConfigMap, if the launcher refers to
+/// it.
 pub fn config_map(job: &ValidJob, placed: &PlacedPartition) -> Option<ConfigMap> {
     let refers = environment::comes_first(&job.template.first);
     refers.then(|| environment::config_map(job, &environment::of_launcher(job, placed)))

@@ -1,8 +1,9 @@
 //! Pure: the labels of the workers' template that the launcher has too.
 //!
-//! Services, disruption budgets and affinities select workers by labels, and would select the launcher with them. Other
-//! labels are for admission webhooks and schedulers: whether a service mesh injects its proxy, which identity a Pod has, or
-//! in which queue of a scheduler it is. They hold for the whole template.
+//! Services, disruption budgets and affinities select workers by labels, and would select the
+//! launcher with them. Other labels are for admission webhooks and schedulers: whether a service
+//! mesh injects its proxy, which identity a Pod has, or in which queue of a scheduler it is. They
+//! hold for the whole template.
 
 use ipu_api::GROUP;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,7 +13,8 @@ use crate::validate::ValidJob;
 /// Domains whose labels describe an application, or are those of Kubernetes and of this operator.
 const SELECTING: [&str; 5] = [GROUP, "helm.sh", "k8s.io", "kubernetes.io", "x-k8s.io"];
 
-/// Adds the labels of the template that are for webhooks and schedulers. The operator's own labels stay.
+/// Adds the labels of the template that are for webhooks and schedulers. The operator's own labels
+/// stay.
 pub fn add(job: &ValidJob, metadata: &mut ObjectMeta) {
     let own = metadata.labels.get_or_insert_default();
     for (key, value) in job.template.metadata.labels.iter().flatten() {

@@ -1,4 +1,5 @@
-//! Pure: rewrites what names a container of the template, because the launcher's Pod has other containers.
+//! Pure: rewrites what names a container of the template, because the launcher's Pod has other
+//! containers.
 
 use std::collections::BTreeMap;
 
@@ -26,14 +27,17 @@ const LABELS_PATH: &str = "metadata.labels";
 /// Longest value of a label, in bytes. The API server refuses a Pod with a longer one.
 const LABEL_MAX: usize = 63;
 
-/// Annotation with the name of the container whose log `kubectl logs` shows, in versions of kubectl before 1.21.
+/// Annotation with the name of the container whose log `kubectl logs` shows, in versions of kubectl
+/// before 1.21.
 const DEFAULT_LOGS_ANNOTATION: &str = "kubectl.kubernetes.io/default-logs-container";
 
-/// Ends of the keys of annotations that list containers, of the injectors of Vault and OpenTelemetry, for example.
+/// Ends of the keys of annotations that list containers, of the injectors of Vault and
+/// OpenTelemetry, for example.
 const LISTS: [&str; 2] = ["container-names", "inject-containers"];
 
-/// Replaces references to the resources of containers that only workers have, by their values there. `unnamed` is the
-/// container of a reference without a name; `None`: the container of the variables itself.
+/// Replaces references to the resources of containers that only workers have, by their values
+/// there. `unnamed` is the container of a reference without a name; `None`: the container of the
+/// variables itself.
 pub fn resolve_variables(env: &mut [EnvVar], job: &ValidJob, unnamed: Option<&str>) {
     let workers: Vec<_> = workers_only(job).collect();
     for variable in env {
@@ -55,7 +59,8 @@ pub fn resolve_volumes(
     annotations: &mut BTreeMap<String, String>,
 ) {
     let workers: Vec<_> = workers_only(job).collect();
-    // One for all files: a template can have thousands, and each would pass over the keys of those before it.
+    // One for all files: a template can have thousands, and each would pass over the keys of those
+    // before it.
     let mut keys = numbered(VALUE_ANNOTATION);
     for file in files(spec) {
         let reference = file.resource_field_ref.as_mut();
@@ -66,8 +71,8 @@ pub fn resolve_volumes(
     }
 }
 
-/// Replaces references to labels that only workers have by their values in the template. The launcher does not have these
-/// labels. Those of the operator, such as the role, are its own.
+/// Replaces references to labels that only workers have by their values in the template. The
+/// launcher does not have these labels. Those of the operator, such as the role, are its own.
 pub fn resolve_labels(spec: &mut PodSpec, template: &Template, metadata: &mut ObjectMeta) {
     let own = metadata.labels.clone().unwrap_or_default();
     let annotations = metadata.annotations.get_or_insert_default();
@@ -155,8 +160,8 @@ fn refer(
     annotations.insert(key, value);
 }
 
-/// Returns the value of a reference to one of the containers that only workers have. A value that only the kubelet knows
-/// is that of the launcher, on the launcher's node.
+/// Returns the value of a reference to one of the containers that only workers have. A value that
+/// only the kubelet knows is that of the launcher, on the launcher's node.
 fn resolve(
     reference: &mut ResourceFieldSelector,
     workers: &[&Container],
@@ -182,9 +187,10 @@ fn workers_only(job: &ValidJob) -> impl Iterator<Item = &Container> {
     containers.chain(init_containers.map(|(container, _)| container))
 }
 
-/// Returns the annotations of the template as the launcher has them. Keys that name the first container name the
-/// launcher's, such as `container.apparmor.security.beta.kubernetes.io/<name>`. Those of containers that only workers
-/// have are left out, because the API server refuses a Pod with them.
+/// Returns the annotations of the template as the launcher has them. Keys that name the first
+/// container name the launcher's, such as `container.apparmor.security.beta.kubernetes.io/<name>`.
+/// Those of containers that only workers have are left out, because the API server refuses a Pod
+/// with them.
 pub fn annotations(job: &ValidJob) -> BTreeMap<String, String> {
     let first = &job.template.first.name;
     let workers: Vec<_> = workers_only(job).collect();
@@ -207,7 +213,8 @@ pub fn annotations(job: &ValidJob) -> BTreeMap<String, String> {
     annotations
 }
 
-/// Returns a list of names, separated by commas, in which the first container has the name of the launcher's.
+/// Returns a list of names, separated by commas, in which the first container has the name of the
+/// launcher's.
 fn renamed(names: &str, first: &str) -> String {
     let names = names.split(',').map(str::trim);
     let names = names.map(|name| if name == first { CONTAINER } else { name });

@@ -1,7 +1,8 @@
 //! Pure: another form of a launcher, for a cluster that refuses the usual one.
 //!
-//! The operator derives the launcher from the workers' template. Policies that demand a label of every Pod, and limit ranges
-//! that demand more than the default requests, would refuse it although they accept the workers.
+//! The operator derives the launcher from the workers' template. Policies that demand a label of
+//! every Pod, and limit ranges that demand more than the default requests, would refuse it although
+//! they accept the workers.
 
 use ipu_api::GROUP;
 use ipu_api::labels::AGENT_VOLUME;
@@ -11,7 +12,8 @@ use super::launcher_labels::is_of_domain;
 use super::launcher_names::CONTAINER;
 use crate::validate::ValidJob;
 
-/// Returns the launcher with all labels of the template, and without the default resources. `None`: it has this form.
+/// Returns the launcher with all labels of the template, and without the default resources. `None`:
+/// it has this form.
 pub fn otherwise(job: &ValidJob, usual: &Pod) -> Option<Pod> {
     let mut launcher = usual.clone();
     let own = launcher.metadata.labels.get_or_insert_default();

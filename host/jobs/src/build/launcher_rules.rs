@@ -1,7 +1,7 @@
 //! Pure: the rules by which the launcher's Pod differs from the workers' template, in one table.
 //!
-//! Every other field has the value of the template. Tests compare the table with the fields of the Kubernetes API, and
-//! with the table for users in `examples/docs/launcher-fields.md`.
+//! Every other field has the value of the template. Tests compare the table with the fields of the
+//! Kubernetes API, and with the table for users in `examples/docs/launcher-fields.md`.
 
 use guest_validation::rules::{InitContainer, WorkerVariables, run_by_launcher};
 use ipu_runtime::pod_start::is_sidecar;
@@ -258,7 +258,8 @@ pub fn drop_memory_lock(container: &mut Container) {
     }
 }
 
-/// Removes the mounts whose path names a variable that only workers have: the kubelet would not start the container.
+/// Removes the mounts whose path names a variable that only workers have: the kubelet would not
+/// start the container.
 pub fn drop_mounts_of_workers(container: &mut Container) {
     let variables = container.env.iter().flatten();
     let lacked = WorkerVariables::lacked_by(variables.map(|variable| {
@@ -298,8 +299,8 @@ pub fn keep_init_containers(spec: &mut PodSpec, job: &ValidJob) {
     }
 }
 
-/// Returns for each init container of the template whether the launcher runs it too. The others do nothing for it, and
-/// could make its Pod as large as that of a worker.
+/// Returns for each init container of the template whether the launcher runs it too. The others do
+/// nothing for it, and could make its Pod as large as that of a worker.
 pub fn run_init_containers(job: &ValidJob) -> Vec<bool> {
     let template = &job.template;
     let read: Vec<_> = (template.spec.init_containers.iter().flatten())

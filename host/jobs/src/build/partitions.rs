@@ -8,7 +8,8 @@ use super::job_labels;
 use crate::pod_set;
 use crate::validate::ValidJob;
 
-/// Builds the IPUPartition of an instance. Its Pods could not start on the V-IPU controllers in `avoided`.
+/// Builds the IPUPartition of an instance. Its Pods could not start on the V-IPU controllers in
+/// `avoided`.
 pub fn partition(job: &ValidJob, instance: u32, avoided: &[String]) -> IPUPartition {
     let replicas = job.size.replicas();
     let spec = IPUPartitionSpec {

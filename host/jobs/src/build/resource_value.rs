@@ -1,4 +1,5 @@
-//! Pure: the value of a `resourceFieldRef`, as the kubelet computes it from the resources of a container.
+//! Pure: the value of a `resourceFieldRef`, as the kubelet computes it from the resources of a
+//! container.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,9 @@ use ipu_api::quantity::scaled;
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Returns the value of a reference to a container of a template. `None`: only the kubelet knows it, because it is a
-/// limit that the container does not have, and that is the capacity of the node.
+/// Returns the value of a reference to a container of a template. `None`: only the kubelet knows
+/// it, because it is a limit that the container does not have, and that is the capacity of the
+/// node.
 pub fn value(container: &Container, reference: &ResourceFieldSelector) -> Option<String> {
     let (kind, resource) = reference.resource.split_once('.')?;
     let resources = container.resources.as_ref();
@@ -22,7 +24,8 @@ pub fn value(container: &Container, reference: &ResourceFieldSelector) -> Option
         _ => return None,
     };
     let divisor = reference.divisor.as_ref().map_or("1", |divisor| &divisor.0);
-    // The kubelet rounds CPUs to thousandths, and other resources to whole numbers, before it divides.
+    // The kubelet rounds CPUs to thousandths, and other resources to whole numbers, before it
+    // divides.
     let places = if resource == "cpu" { 3 } else { 0 };
     let divisor = scaled(divisor, places)?;
     let divisor = match divisor {

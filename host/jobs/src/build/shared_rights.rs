@@ -1,5 +1,6 @@
-//! Pure: builds the ServiceAccount, Role and RoleBinding that the launchers of a namespace share, and checks the admission
-//! policy without which they would allow an exec into every Pod of the namespace.
+//! Pure: builds the ServiceAccount, Role and RoleBinding that the launchers of a namespace share,
+//! and checks the admission policy without which they would allow an exec into every Pod of the
+//! namespace.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub fn role(namespace: &str) -> Role {
     let rule = PolicyRule {
         api_groups: Some(vec![String::new()]),
         resources: Some(vec!["pods/exec".to_owned()]),
-        // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`, too.
+        // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`,
+        // too.
         verbs: vec!["get".to_owned(), "create".to_owned()],
         ..PolicyRule::default()
     };

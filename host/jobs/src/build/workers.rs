@@ -16,8 +16,8 @@ use crate::validate::ValidJob;
 /// Action of a restart rule that restarts the program too.
 const RESTART_ALL: &str = "RestartAllContainers";
 
-/// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may
-/// use the IPUs too.
+/// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment,
+/// because a sidecar may use the IPUs too.
 pub fn worker(
     job: &ValidJob,
     settings: &PodSettings,
@@ -54,7 +54,8 @@ pub fn worker(
     }
 }
 
-/// Returns the variables of the operator for a worker as a ConfigMap, if one of its containers refers to it.
+/// Returns the variables of the operator for a worker as a ConfigMap, if one of its containers
+/// refers to it.
 pub fn config_map(job: &ValidJob, gcd: u32, placed: &PlacedPartition) -> Option<ConfigMap> {
     let template = &job.template;
     let mut containers = std::iter::once(&template.first).chain(&template.others);
@@ -62,8 +63,9 @@ pub fn config_map(job: &ValidJob, gcd: u32, placed: &PlacedPartition) -> Option<
     refers.then(|| environment::config_map(job, &environment::of_worker(job, placed, gcd)))
 }
 
-/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user with the same key has
-/// the same value: `facts::partition` does not report the partition as ready otherwise.
+/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user
+/// with the same key has the same value: `facts::partition` does not report the partition as ready
+/// otherwise.
 pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
     spec.node_selector.get_or_insert_default().insert(
         placed.controller.label_key.clone(),
@@ -71,8 +73,8 @@ pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
     );
 }
 
-/// Leaves restarts to the job, because a restarted program would find its partition in an unknown state. Other containers
-/// may restart, but not the program with them.
+/// Leaves restarts to the job, because a restarted program would find its partition in an unknown
+/// state. Other containers may restart, but not the program with them.
 pub(super) fn leave_restarts_to_the_job(spec: &mut PodSpec) {
     spec.restart_policy = Some("Never".to_owned());
     if let Some(first) = spec.containers.first_mut() {
@@ -143,8 +145,8 @@ fn worker_metadata(
     meta
 }
 
-/// Makes the container wait until the launcher starts processes in it. Its probes check the program, which does not run
-/// yet: they would keep the launcher from its start, or end the worker.
+/// Makes the container wait until the launcher starts processes in it. Its probes check the
+/// program, which does not run yet: they would keep the launcher from its start, or end the worker.
 fn idle(container: &mut Container, template: &PodSpec) {
     container.command = Some(agent::idle(template));
     container.args = None;
@@ -154,8 +156,8 @@ fn idle(container: &mut Container, template: &PodSpec) {
     agent::mount(container);
 }
 
-/// Gives the worker a host name that no other worker of the job has, because Open MPI 5 identifies workers by their
-/// host names. One in the template takes precedence.
+/// Gives the worker a host name that no other worker of the job has, because Open MPI 5 identifies
+/// workers by their host names. One in the template takes precedence.
 fn set_host_name(spec: &mut PodSpec, job: &ValidJob, index: u32) {
     let chosen = spec.hostname.take();
     spec.hostname = chosen.or_else(|| naming::worker_host_name(&job.name, index));

@@ -10,8 +10,8 @@ use crate::status::{Applied, Obstacle};
 
 /// Applies the plan of a job. Returns the obstacles.
 ///
-/// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a
-/// call that was killed at any point.
+/// Guarantees: it creates no object twice, it does not change an object of another owner, and the
+/// next call continues a call that was killed at any point.
 pub(super) async fn apply<E: Effects>(
     plan: &Plan,
     effects: &mut E,
@@ -33,7 +33,8 @@ pub(super) async fn apply<E: Effects>(
     let conflicts = effects.create_config_maps(&plan.create_config_maps).await?;
     let has_variables = conflicts.is_empty();
     obstacles.extend(conflicts);
-    // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
+    // Pods use these objects: with those of another owner, or of an earlier job, they would have
+    // other rights.
     if !rights.blocked && has_variables {
         obstacles.extend(create_pods(plan, effects).await?);
     }
@@ -55,9 +56,9 @@ pub(super) async fn apply<E: Effects>(
     Ok(applied.obstacles)
 }
 
-/// The kinds of rights that are applied before the Pods and after them. The API server allows a RoleBinding only when its
-/// authorizer knows the Role, a moment after the Role was created. A launcher that is held back needs its rights only at its
-/// release.
+/// The kinds of rights that are applied before the Pods and after them. The API server allows a
+/// RoleBinding only when its authorizer knows the Role, a moment after the Role was created. A
+/// launcher that is held back needs its rights only at its release.
 fn rights_by_time(plan: &Plan) -> (&'static [DependentKind], &'static [DependentKind]) {
     const OBJECTS: [DependentKind; 2] = [DependentKind::ServiceAccount, DependentKind::Role];
     const BINDINGS: [DependentKind; 1] = [DependentKind::RoleBinding];
@@ -85,7 +86,8 @@ async fn apply_to_partitions<E: Effects>(
     }
     let mut obstacles = Vec::new();
     for partition in &plan.create_partitions {
-        // The name contains a hash of the owner's UID, so an existing object was created for this job.
+        // The name contains a hash of the owner's UID, so an existing object was created for this
+        // job.
         let obstacle = effects.create_partition(partition).await?;
         let is_of_job = |found: &Obstacle| !matches!(found, Obstacle::NotOwned { .. });
         obstacles.extend(obstacle.filter(is_of_job));
@@ -93,8 +95,8 @@ async fn apply_to_partitions<E: Effects>(
     Ok(obstacles)
 }
 
-/// Creates Pods in order: if a quota allows only some of them, the first ones are created. A launcher does not take the
-/// place of a worker that was refused.
+/// Creates Pods in order: if a quota allows only some of them, the first ones are created. A
+/// launcher does not take the place of a worker that was refused.
 async fn create_pods<E: Effects>(plan: &Plan, effects: &mut E) -> Result<Vec<Obstacle>, E::Error> {
     let mut obstacles = Vec::new();
     for pod in &plan.create_pods {
@@ -133,8 +135,8 @@ fn is_worker(pod: &Pod) -> bool {
     pod.labels().contains_key(labels::INSTANCE_LABEL)
 }
 
-/// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by
-/// then, the watch has reported it.
+/// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If
+/// it was deleted by then, the watch has reported it.
 async fn create_pod<E: Effects>(pod: &Pod, effects: &mut E) -> Result<Option<Obstacle>, E::Error> {
     let obstacle = effects.create_pod(pod).await?;
     let is_not_created = obstacle.as_ref().is_some_and(Obstacle::is_not_created);

@@ -11,11 +11,12 @@ use crate::plan::{Deletion, DependentKind, PinUpdate, Plan, Release, Reset};
 use crate::status::{Applied, Obstacle};
 use crate::validate::ValidJob;
 
-/// What one reconcile of one job reads, and what it has done to the world. An error ends the reconcile; the next one
-/// continues it.
+/// What one reconcile of one job reads, and what it has done to the world. An error ends the
+/// reconcile; the next one continues it.
 ///
-/// Guarantees of an implementation: each write names its object by UID or by version; an object that does not exist is
-/// deleted; what was written is expected from the watches before the next reconcile of the job reads.
+/// Guarantees of an implementation: each write names its object by UID or by version; an object
+/// that does not exist is deleted; what was written is expected from the watches before the next
+/// reconcile of the job reads.
 pub trait Effects: Send {
     /// The reason why a request failed.
     type Error: Send;
@@ -52,7 +53,8 @@ pub trait Effects: Send {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Records that this Pod, which is about to be created, has not existed since the last reset of its partition.
+    /// Records that this Pod, which is about to be created, has not existed since the last reset of
+    /// its partition.
     fn expect_uncreated(&mut self, pod: &str);
 
     /// Records that this Pod exists.
@@ -92,14 +94,16 @@ pub trait Effects: Send {
         partition: &IPUPartition,
     ) -> impl Future<Output = Result<Option<Obstacle>, Self::Error>> + Send;
 
-    /// Applies the rights of the launcher of these kinds that the plan names and that are not verified.
+    /// Applies the rights of the launcher of these kinds that the plan names and that are not
+    /// verified.
     fn apply_rights(
         &mut self,
         plan: &Plan,
         kinds: &[DependentKind],
     ) -> impl Future<Output = Result<Applied, Self::Error>> + Send;
 
-    /// Creates these ConfigMaps. They never change, so an existing one of the job is the desired one.
+    /// Creates these ConfigMaps. They never change, so an existing one of the job is the desired
+    /// one.
     fn create_config_maps(
         &mut self,
         config_maps: &[ConfigMap],
@@ -117,7 +121,8 @@ pub trait Effects: Send {
         release: &Release,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Releases a partition: deletes its IPUPartition, which remains until it is gone from its V-IPU controller.
+    /// Releases a partition: deletes its IPUPartition, which remains until it is gone from its
+    /// V-IPU controller.
     fn delete_partition(
         &mut self,
         deletion: &Deletion,

@@ -11,8 +11,9 @@ use crate::validate::ValidJob;
 
 /// Erases the record of the use of each partition that is gone, before the status is built.
 ///
-/// A late watch also lacks a partition that another process has requested, and whose use it has recorded. The version of
-/// the job protects only the job. So the API server answers whether a partition is gone, and not the cache.
+/// A late watch also lacks a partition that another process has requested, and whose use it has
+/// recorded. The version of the job protects only the job. So the API server answers whether a
+/// partition is gone, and not the cache.
 pub(super) async fn erase_gone<E: Effects>(
     job: &ValidJob,
     effects: &mut E,

@@ -1,4 +1,5 @@
-//! Pure: computes deadlines from stored times, so that a restart of the operator does not change them.
+//! Pure: computes deadlines from stored times, so that a restart of the operator does not change
+//! them.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 
 use crate::validate::ValidJob;
 
-/// Time for which an instance keeps its partition while the API server refuses its Pods, for example because of a quota.
+/// Time for which an instance keeps its partition while the API server refuses its Pods, for
+/// example because of a quota.
 pub const REFUSAL_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Time after which an instance without a partition requests one again.
@@ -31,7 +33,8 @@ pub struct Deadlines {
     pub expired: bool,
     /// Instances whose Pods the API server refuses have released their partitions.
     pub in_quota_backoff: bool,
-    /// The back-off after a rejection of Pods by their nodes is not over: none of them is created again.
+    /// The back-off after a rejection of Pods by their nodes is not over: none of them is created
+    /// again.
     pub in_rejection_backoff: bool,
     /// Time until the next deadline.
     pub next: Option<Duration>,

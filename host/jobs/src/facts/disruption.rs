@@ -1,10 +1,11 @@
-//! Pure: distinguishes the disruption and the rejection of a Pod by Kubernetes from the failure of its program.
+//! Pure: distinguishes the disruption and the rejection of a Pod by Kubernetes from the failure of
+//! its program.
 
 use ipu_runtime::pod_start::joined;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-/// Returns the condition `DisruptionTarget`, which the scheduler, the eviction API, the taint manager and the kubelet
-/// set before they terminate a Pod.
+/// Returns the condition `DisruptionTarget`, which the scheduler, the eviction API, the taint
+/// manager and the kubelet set before they terminate a Pod.
 pub fn condition(status: &PodStatus) -> Option<&PodCondition> {
     let mut conditions = status.conditions.iter().flatten();
     conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
@@ -17,10 +18,12 @@ pub fn reason(status: &PodStatus) -> Option<String> {
     Some(joined(reason, condition.message.as_deref()))
 }
 
-/// Whether the node of a failed Pod rejected it. `started` means that one of its containers has started.
+/// Whether the node of a failed Pod rejected it. `started` means that one of its containers has
+/// started.
 ///
-/// The kubelet's reasons are no closed list: device plugins, policies for topology and admission handlers of later
-/// versions have their own. The deadline of the Pod itself (`activeDeadlineSeconds`) is the user's, and would pass again.
+/// The kubelet's reasons are no closed list: device plugins, policies for topology and admission
+/// handlers of later versions have their own. The deadline of the Pod itself
+/// (`activeDeadlineSeconds`) is the user's, and would pass again.
 pub fn is_rejected(status: &PodStatus, started: bool) -> bool {
     let reason = status.reason.as_deref().unwrap_or_default();
     !started && !matches!(reason, "" | "DeadlineExceeded")
@@ -28,8 +31,9 @@ pub fn is_rejected(status: &PodStatus, started: bool) -> bool {
 
 /// Whether a disruption ended a failed Pod whose containers have started, and not its program.
 ///
-/// The kubelet also evicts a Pod that exceeds its own limits of ephemeral storage. Then there is no condition, and a
-/// recreated Pod would exceed them again. A kubelet that restarts admits its Pods again, and may reject them then.
+/// The kubelet also evicts a Pod that exceeds its own limits of ephemeral storage. Then there is no
+/// condition, and a recreated Pod would exceed them again. A kubelet that restarts admits its Pods
+/// again, and may reject them then.
 pub fn is_disrupted(status: &PodStatus) -> bool {
     let reason = status.reason.as_deref().unwrap_or_default();
     let node_ended_it = matches!(

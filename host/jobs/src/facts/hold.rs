@@ -1,4 +1,5 @@
-//! Pure: whether the command of a launcher is held back, because its Pod was created together with its workers.
+//! Pure: whether the command of a launcher is held back, because its Pod was created together with
+//! its workers.
 
 use ipu_api::labels::{HELD, INSTANCE_LABEL, START_ANNOTATION};
 use jiff::Timestamp;
@@ -20,7 +21,8 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// Reads the hold of a Pod. A worker has none: its annotations are those of the user's template.
+    /// Reads the hold of a Pod. A worker has none: its annotations are those of the user's
+    /// template.
     pub(super) fn of(pod: &Pod) -> Self {
         let is_worker = pod.labels().contains_key(INSTANCE_LABEL);
         let annotation = pod.annotations().get(START_ANNOTATION);
@@ -31,8 +33,8 @@ impl Hold {
         }
     }
 
-    /// Returns the state of the command, from that of its container: a held command has not started, although its
-    /// container runs, and cannot have succeeded.
+    /// Returns the state of the command, from that of its container: a held command has not
+    /// started, although its container runs, and cannot have succeeded.
     pub(super) fn state(self, name: &str, state: PodState) -> PodState {
         if self != Self::Held {
             return state;
@@ -81,7 +83,8 @@ impl Hold {
     }
 }
 
-/// The end of a launcher before its release. Only something else than the agent can end with 0 then.
+/// The end of a launcher before its release. Only something else than the agent can end with 0
+/// then.
 fn ended_early(name: &str, at: Option<Timestamp>) -> Failure {
     Failure {
         pod: name.to_owned(),

@@ -37,7 +37,8 @@ pub struct Instance {
     pub fails_with_worker: bool,
     /// Whether its Pods may have used the partition. Then other Pods can use it only after a reset.
     pub used: bool,
-    /// Workers that never used the partition, because their Pods were not created, or deleted before they had a node.
+    /// Workers that never used the partition, because their Pods were not created, or deleted
+    /// before they had a node.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub uncreated: BTreeSet<String>,
     /// Workers that never used the partition, because their nodes rejected them.
@@ -51,7 +52,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Whether it has ended, now or in an earlier reconcile: all its Pods have, or a failed one ends it.
+    /// Whether it has ended, now or in an earlier reconcile: all its Pods have, or a failed one
+    /// ends it.
     pub fn ended(&self) -> bool {
         let mut failed = self.failures();
         self.end.is_some()
@@ -97,7 +99,8 @@ impl Instance {
         })
     }
 
-    /// Whether a Pod is missing that may have used the partition. Then the other Pods restart with it.
+    /// Whether a Pod is missing that may have used the partition. Then the other Pods restart with
+    /// it.
     pub fn has_lost_pod(&self) -> bool {
         let mut missing = self.workers.iter().filter(|found| found.state.missing());
         missing.any(|found| !self.is_unused_by(found))

@@ -26,7 +26,8 @@ pub enum PartitionState {
     Unusable(PlacedPartition, String),
     /// It is broken or lost. Its Pods restart after it was reset or replaced.
     Broken(Broken),
-    /// Its controller is drained, for this reason: it moves to another one as soon as no Pod uses it.
+    /// Its controller is drained, for this reason: it moves to another one as soon as no Pod uses
+    /// it.
     Draining(PlacedPartition, String),
     /// It is being released.
     Terminating(String),
@@ -43,8 +44,8 @@ pub struct Broken {
     pub reason: String,
 }
 
-/// Times at which a partition was requested and became ready, and whether it is reset, as far as its status records
-/// that.
+/// Times at which a partition was requested and became ready, and whether it is reset, as far as
+/// its status records that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionTimes {
     /// Time of the request to its V-IPU controller.
@@ -70,7 +71,8 @@ pub struct PlacedPartition {
 }
 
 impl PlacedPartition {
-    /// Returns a key of the partition between two resets, which shows whether it has been used since the last reset.
+    /// Returns a key of the partition between two resets, which shows whether it has been used
+    /// since the last reset.
     pub fn use_key(&self) -> String {
         format!("{}/{}", self.id, self.resets)
     }
@@ -276,8 +278,8 @@ fn unusable_message(status: &IPUPartitionStatus, placed: &PlacedPartition) -> St
     )
 }
 
-/// Returns the reasons that a partition waits for. There are none while it is being created, or each step of the
-/// creation would cause a write of the job's status.
+/// Returns the reasons that a partition waits for. There are none while it is being created, or
+/// each step of the creation would cause a write of the job's status.
 fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
     if status.phase == PartitionPhase::Creating && partition_conditions::is_being_created(status) {
         return Vec::new();

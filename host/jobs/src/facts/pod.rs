@@ -26,9 +26,11 @@ pub enum PodState {
     },
     /// It belongs to an earlier run, or uses an earlier partition.
     Stale,
-    /// It was disrupted, and its program did not fail: its node was lost, drained or full, for example.
+    /// It was disrupted, and its program did not fail: its node was lost, drained or full, for
+    /// example.
     Lost(Box<Failure>),
-    /// Its node rejected it before one of its containers started, for lack of a resource, for example.
+    /// Its node rejected it before one of its containers started, for lack of a resource, for
+    /// example.
     Rejected(Box<Failure>),
     /// Its containers have not started, for this reason if it is known.
     Pending(Option<String>),
@@ -36,7 +38,8 @@ pub enum PodState {
     Running {
         /// Whether it is Ready.
         ready: bool,
-        /// Whether its main container is, whatever its other containers and its readiness gates say.
+        /// Whether its main container is, whatever its other containers and its readiness gates
+        /// say.
         main_ready: bool,
     },
     /// It ended with exit code 0, at this time.
@@ -149,7 +152,8 @@ pub fn state(pod: &Pod) -> PodState {
     };
     let has_ended = end.is_some() || matches!(phase, "Succeeded" | "Failed");
     if let Some(requested) = deletion_requested(&pod.metadata)
-// A program that ends after the deletion was requested did not end by itself, regardless of its exit code.
+// A program that ends after the deletion was requested did not end by itself, regardless of its
+// exit code.
         && !(has_ended && at.is_some_and(|at| at < requested) && !has_no_grace_left(pod))
     {
         return PodState::Terminating {
@@ -161,7 +165,8 @@ pub fn state(pod: &Pod) -> PodState {
     if has_ended {
         return ended(pod, status, at);
     }
-    // The phase is `Pending` until all containers have started. The others do not matter to the program.
+    // The phase is `Pending` until all containers have started. The others do not matter to the
+    // program.
     if phase == "Running" || main.is_some_and(is_running) {
         let ready = is_ready(status);
         return PodState::Running {
@@ -189,8 +194,9 @@ fn deletion_requested(metadata: &ObjectMeta) -> Option<Timestamp> {
     Some(requested.unwrap_or(due))
 }
 
-/// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod
-/// have ended. This overwrites the time of the first request, which was any time before the program's end.
+/// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers
+/// of a deleted Pod have ended. This overwrites the time of the first request, which was any time
+/// before the program's end.
 fn has_no_grace_left(pod: &Pod) -> bool {
     let metadata = &pod.metadata;
     metadata.deletion_timestamp.is_some()
@@ -227,7 +233,8 @@ pub enum SidecarState {
     Running,
 }
 
-/// Computes the state of a Pod's sidecars. The phase is `Pending` as long as one of them has not started.
+/// Computes the state of a Pod's sidecars. The phase is `Pending` as long as one of them has not
+/// started.
 pub fn sidecars(pod: &Pod) -> SidecarState {
     let Some(status) = &pod.status else {
         return SidecarState::None;
@@ -354,7 +361,8 @@ pub fn has_not_run(pod: &Pod) -> bool {
     node.is_none() && !has_started_containers(pod)
 }
 
-/// Whether a container of the Pod has started, init containers included, as far as its status shows.
+/// Whether a container of the Pod has started, init containers included, as far as its status
+/// shows.
 pub fn has_started_containers(pod: &Pod) -> bool {
     let Some(status) = &pod.status else {
         return false;

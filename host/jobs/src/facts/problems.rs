@@ -6,8 +6,9 @@ use super::Facts;
 use super::pod::PodState;
 use crate::validate::ValidJob;
 
-/// Returns the problems of Pods: the reasons of Kubernetes for which they do not start, or are deleted. That of a
-/// rejection stays until the Pods start, so that it does not come and go with each attempt.
+/// Returns the problems of Pods: the reasons of Kubernetes for which they do not start, or are
+/// deleted. That of a rejection stays until the Pods start, so that it does not come and go with
+/// each attempt.
 pub fn pod_problems(facts: &Facts, run: &RunStatus) -> impl Iterator<Item = String> {
     let members = facts.workers().chain(std::iter::once(&facts.launcher));
     let rejection = run.rejections.as_ref();
@@ -23,8 +24,8 @@ pub fn pod_problems(facts: &Facts, run: &RunStatus) -> impl Iterator<Item = Stri
     problems.chain(rejection.map(|rejections| rejections.message.clone()))
 }
 
-/// Returns the containers that wait while the main container of their Pod runs. They stop neither the program nor the
-/// launcher.
+/// Returns the containers that wait while the main container of their Pod runs. They stop neither
+/// the program nor the launcher.
 pub fn waiting_containers(facts: &Facts) -> impl Iterator<Item = String> {
     let members = facts.workers().chain(std::iter::once(&facts.launcher));
     let running = members.filter(|member| matches!(member.state, PodState::Running { .. }));
@@ -37,8 +38,8 @@ pub fn waiting_containers(facts: &Facts) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns what a launcher waits for that is held back or not created yet: main containers of workers that run and are not
-/// Ready.
+/// Returns what a launcher waits for that is held back or not created yet: main containers of
+/// workers that run and are not Ready.
 pub fn launcher_waits(job: &ValidJob, facts: &Facts) -> impl Iterator<Item = String> {
     let launcher = &facts.launcher;
     let is_absent = launcher.state == PodState::Absent;

@@ -1,4 +1,5 @@
-//! Pure: the projections of Pods and IPUPartitions that the caches store: the fields that decisions read, ready to use.
+//! Pure: the projections of Pods and IPUPartitions that the caches store: the fields that decisions
+//! read, ready to use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,12 +40,14 @@ pub struct ObservedPod {
     pub start: StartState,
     /// Time since which its node prepares it, if it still does. In a box, because few Pods have it.
     pub preparing_since: Option<Box<Timestamp>>,
-    /// The container that waits while the main one runs, with the reason. In a box, because few Pods have it.
+    /// The container that waits while the main one runs, with the reason. In a box, because few
+    /// Pods have it.
     pub waiting_container: Option<Box<str>>,
     /// Its readiness.
     pub readiness: Readiness,
-    /// Whether one of its containers may have started. The kubelet drops the states of the containers when it rejects a
-    /// Pod after its own restart, so that only earlier states of the Pod show it.
+    /// Whether one of its containers may have started. The kubelet drops the states of the
+    /// containers when it rejects a Pod after its own restart, so that only earlier states of the
+    /// Pod show it.
     may_have_started: bool,
     /// The run of the job that it belongs to.
     run: i64,
@@ -107,9 +110,10 @@ impl ObservedPod {
         self
     }
 
-    /// Returns its state in the current run of the job. `partition` is the digest of the current partition id of its
-    /// instance, if that is known. `is_known_rejected` means that the status of the job records the rejection of the Pod.
-    /// Another rejected Pod that may have run is lost, as after any other disruption.
+    /// Returns its state in the current run of the job. `partition` is the digest of the current
+    /// partition id of its instance, if that is known. `is_known_rejected` means that the status of
+    /// the job records the rejection of the Pod. Another rejected Pod that may have run is lost, as
+    /// after any other disruption.
     pub fn state(&self, partition: Option<Uid>, run: i64, is_known_rejected: bool) -> PodState {
         let has_not_ended = matches!(self.state, PodState::Pending(_) | PodState::Running { .. });
         let uses_another = partition.is_some_and(|current| differs(self.partition, current));
@@ -224,8 +228,8 @@ impl ObservedPartition {
         })
     }
 
-    /// Returns its state for Pods with this node selector. They cannot reach a partition whose controller has another
-    /// node label.
+    /// Returns its state for Pods with this node selector. They cannot reach a partition whose
+    /// controller has another node label.
     pub fn state(&self, selector: &BTreeMap<String, String>) -> PartitionState {
         match &self.state {
             PartitionState::Ready(placed) => match partition::selector_conflict(placed, selector) {
@@ -237,8 +241,8 @@ impl ObservedPartition {
     }
 }
 
-/// Common parts of the stored IPUPartitions, each once: their V-IPU controllers, and the reasons for which requests of
-/// one size wait, which name every controller.
+/// Common parts of the stored IPUPartitions, each once: their V-IPU controllers, and the reasons
+/// for which requests of one size wait, which name every controller.
 #[derive(Debug, Default)]
 pub struct SharedFields {
     controllers: Interned<ControllerRef>,

@@ -32,8 +32,9 @@ impl Readiness {
     }
 }
 
-/// Computes the readiness of the Pods of the current run. `find` returns that of the Pod with this name, if it exists.
-/// The Pods of an instance that has ended, and whose partition is released, count only if all instances have ended.
+/// Computes the readiness of the Pods of the current run. `find` returns that of the Pod with this
+/// name, if it exists. The Pods of an instance that has ended, and whose partition is released,
+/// count only if all instances have ended.
 pub(super) fn of_run(
     find: impl Fn(&str) -> Option<Readiness>,
     [desired, surge]: [&[Instance]; 2],
@@ -50,8 +51,8 @@ pub(super) fn of_run(
         .fold(Readiness::Never, Readiness::or)
 }
 
-/// Computes the readiness of a Pod. The kubelet reports only the last change of the condition `Ready`, and a Pod that was
-/// never Ready has had it since before its container started.
+/// Computes the readiness of a Pod. The kubelet reports only the last change of the condition
+/// `Ready`, and a Pod that was never Ready has had it since before its container started.
 pub(super) fn of_pod(pod: &Pod) -> Readiness {
     let Some(status) = &pod.status else {
         return Readiness::Never;

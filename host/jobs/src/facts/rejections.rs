@@ -12,8 +12,8 @@ pub(super) fn records(run: &RunStatus, pod: &str) -> bool {
 }
 
 impl Facts {
-    /// Whether a Pod was rejected, and the status records that. Until then it is not deleted: later, only the status
-    /// shows that it has not used its partition.
+    /// Whether a Pod was rejected, and the status records that. Until then it is not deleted:
+    /// later, only the status shows that it has not used its partition.
     pub fn is_recorded_as_rejected(&self, pod: &str) -> bool {
         records(&self.run, pod)
     }

@@ -7,8 +7,8 @@ use super::pod::PodState;
 use super::{Facts, Instance, Member};
 
 impl Instance {
-    /// Whether Pods of the instance cannot start, and none of its programs runs. Workers that wait for a launcher do
-    /// nothing, although they run.
+    /// Whether Pods of the instance cannot start, and none of its programs runs. Workers that wait
+    /// for a launcher do nothing, although they run.
     pub fn is_blocked(&self, has_launcher: bool) -> bool {
         let mut workers = self.workers.iter();
         let runs = |worker: &Member| match worker.state {
@@ -34,8 +34,8 @@ impl Instance {
 }
 
 impl Member {
-    /// Adds what the events of the Pod show: the failure of its node, if nothing else stands in the way, and that an
-    /// image is being pulled again, which takes as long as it takes.
+    /// Adds what the events of the Pod show: the failure of its node, if nothing else stands in the
+    /// way, and that an image is being pulled again, which takes as long as it takes.
     pub(super) fn with_report(mut self, report: &NodeReport) -> Self {
         match (&self.state, &report.obstacle) {
             (PodState::Pending(None), Some(obstacle)) => {
@@ -80,7 +80,8 @@ impl Member {
 }
 
 impl Facts {
-    /// Whether a container of any desired instance of a job with a launcher is at work before the launcher runs.
+    /// Whether a container of any desired instance of a job with a launcher is at work before the
+    /// launcher runs.
     pub fn initializes(&self) -> bool {
         let members = self.workers().chain(std::iter::once(&self.launcher));
         let mut pending = members.filter(|member| matches!(member.state, PodState::Pending(_)));

@@ -1,4 +1,5 @@
-//! Pure: plans the clean-up of a job that has ended: its Pods, by `cleanPodPolicy`, then its partitions.
+//! Pure: plans the clean-up of a job that has ended: its Pods, by `cleanPodPolicy`, then its
+//! partitions.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,8 @@ use crate::validate::ValidJob;
 pub struct CleanUp {
     /// `Workers` or `All`.
     pub policy: CleanPodPolicy,
-    /// The workers whose partition is released when they are gone. The event of the release reports their deletion.
+    /// The workers whose partition is released when they are gone. The event of the release reports
+    /// their deletion.
     pub workers: BTreeSet<String>,
 }
 
@@ -69,8 +71,9 @@ fn cleaned_up(job: &ValidJob, facts: &Facts) -> Option<CleanUp> {
     })
 }
 
-/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as
-/// in Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
+/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a
+/// launcher remain, as in Graphcore's operator. They do not after a deadline of the user, whose
+/// purpose is to release the IPUs.
 pub(crate) fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
     let command = job.launcher.as_ref();
     job.clean_pod_policy == CleanPodPolicy::None

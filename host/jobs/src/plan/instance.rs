@@ -9,10 +9,11 @@ use crate::pod_set;
 use crate::validate::ValidJob;
 
 impl Plan {
-    /// Requests the partition of an instance, then creates its Pods. An instance beyond the admission gets none.
+    /// Requests the partition of an instance, then creates its Pods. An instance beyond the
+    /// admission gets none.
     ///
-    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a
-    /// reset. A partition is never reset under a live Pod.
+    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart
+    /// together after a reset. A partition is never reset under a live Pod.
     pub(super) fn reconcile_instance(
         &mut self,
         job: &ValidJob,
@@ -35,8 +36,8 @@ impl Plan {
             // The proxy moves it when no Pod uses it any more.
             PartitionState::Draining(..) => return self.delete_all(instance),
             _ if instance.used && instance.has_lost_pod() => {
-                // The launcher is deleted first: it may run although its status does not show that yet, and then the
-                // job has failed because of the worker that is lost now.
+                // The launcher is deleted first: it may run although its status does not show that
+                // yet, and then the job has failed because of the worker that is lost now.
                 if !may_start(&facts.launcher.state) {
                     self.restart_instance(instance);
                 }
@@ -104,8 +105,8 @@ impl Plan {
         }
     }
 
-    /// Deletes the Pods that still run in an instance that has ended because one failed, ends the sidecars of the others,
-    /// and releases the partition.
+    /// Deletes the Pods that still run in an instance that has ended because one failed, ends the
+    /// sidecars of the others, and releases the partition.
     pub(super) fn finish_instance(&mut self, instance: &Instance) {
         for worker in &instance.workers {
             if !worker.state.ended() {
@@ -150,7 +151,8 @@ fn may_start(launcher: &PodState) -> bool {
     )
 }
 
-/// Whether a job with a launcher lacks a partition of an instance. Its Pods would prevent the release of the others.
+/// Whether a job with a launcher lacks a partition of an instance. Its Pods would prevent the
+/// release of the others.
 fn lacks_partition(job: &ValidJob, facts: &Facts) -> bool {
     let mut instances = facts.instances.iter();
     job.launcher.is_some() && instances.any(|one| one.partition.state.placed().is_none())

@@ -10,11 +10,13 @@ use crate::facts::{Facts, Instance};
 use crate::validate::ValidJob;
 
 impl Plan {
-    /// Creates the launcher together with its workers, and releases its command when the main containers of all of them are
-    /// Ready: it starts its processes there. The other containers of a worker may have ended, and its readiness gates are
-    /// for Services. A launcher that cannot be held back is created only then.
+    /// Creates the launcher together with its workers, and releases its command when the main
+    /// containers of all of them are Ready: it starts its processes there. The other containers of
+    /// a worker may have ended, and its readiness gates are for Services. A launcher that cannot be
+    /// held back is created only then.
     ///
-    /// Recreates a launcher whose command has not started if its workers start again. The instances are planned before.
+    /// Recreates a launcher whose command has not started if its workers start again. The instances
+    /// are planned before.
     pub(super) fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
         let Some(command) = &job.launcher else { return };
         let launcher = &facts.launcher;
@@ -52,7 +54,8 @@ impl Plan {
         }
     }
 
-    /// Adds the form of the launcher that is created if the API server refuses the usual one. The launcher is complete.
+    /// Adds the form of the launcher that is created if the API server refuses the usual one. The
+    /// launcher is complete.
     pub fn add_launcher_otherwise(&mut self, job: &ValidJob) {
         let name = naming::launcher(&job.name);
         let mut pods = self.create_pods.iter();
@@ -84,9 +87,9 @@ fn is_superseded(facts: &Facts) -> bool {
     }
 }
 
-/// Whether an instance needs a reset or another partition before its workers can be Ready. A worker that was not created, or
-/// whose node rejected it, only comes later. A reset that waits for the end of existing workers does not keep them from
-/// being Ready.
+/// Whether an instance needs a reset or another partition before its workers can be Ready. A worker
+/// that was not created, or whose node rejected it, only comes later. A reset that waits for the
+/// end of existing workers does not keep them from being Ready.
 fn starts_again(instance: &Instance) -> bool {
     match instance.partition.state {
         PartitionState::Ready(_) => instance.used && instance.has_lost_pod(),

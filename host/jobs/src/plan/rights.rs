@@ -18,11 +18,11 @@ pub(super) struct Rights {
     pub(super) withdraw: Option<Applicable>,
 }
 
-/// Decides the rights of a launcher. A Role of its own names a worker only while that Pod exists and is the job's, because a
-/// Pod of another owner can have the name at any other time.
+/// Decides the rights of a launcher. A Role of its own names a worker only while that Pod exists
+/// and is the job's, because a Pod of another owner can have the name at any other time.
 ///
-/// The ServiceAccount exists before the first worker: an account of the user with the same name blocks the job. A running
-/// launcher keeps its right to the remaining workers.
+/// The ServiceAccount exists before the first worker: an account of the user with the same name
+/// blocks the job. A running launcher keeps its right to the remaining workers.
 pub(super) fn rights(
     job: &ValidJob,
     facts: &Facts,
@@ -69,7 +69,8 @@ pub(super) fn rights(
     }
 }
 
-/// Whether the launcher uses shared rights. A Pod keeps its ServiceAccount when the admin changes the setting.
+/// Whether the launcher uses shared rights. A Pod keeps its ServiceAccount when the admin changes
+/// the setting.
 fn shares_rights(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> bool {
     match facts.launcher.uid {
         Some(_) => facts.launcher.shares_rights,
@@ -77,8 +78,8 @@ fn shares_rights(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> bool 
     }
 }
 
-/// The objects of the namespace. Without the policy of the setting they stay as they are: a launcher of an earlier setting
-/// uses them until its end.
+/// The objects of the namespace. Without the policy of the setting they stay as they are: a
+/// launcher of an earlier setting uses them until its end.
 fn shared(job: &ValidJob, settings: &PodSettings, is_due: bool) -> Vec<Applicable> {
     if settings.launcher_policy.is_none() || !is_due {
         return Vec::new();

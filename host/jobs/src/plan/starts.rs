@@ -1,4 +1,5 @@
-//! Pure: finds the instances whose Pods cannot start for too long, so that others can use their IPUs.
+//! Pure: finds the instances whose Pods cannot start for too long, so that others can use their
+//! IPUs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use crate::validate::ValidJob;
 /// A partition that is released, because Pods could not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GivenUp {
-    /// The V-IPU controller whose nodes could not start them. `None` if the Pods of another instance could not start.
+    /// The V-IPU controller whose nodes could not start them. `None` if the Pods of another
+    /// instance could not start.
     pub avoid: Option<String>,
     /// The reason, for users.
     pub message: String,
 }
 
-/// Returns the instances whose partitions are released now. Those of a launcher go together: one is useless without the
-/// others. None goes while an init container is at work.
+/// Returns the instances whose partitions are released now. Those of a launcher go together: one is
+/// useless without the others. None goes while an init container is at work.
 pub(super) fn given_up(
     job: &ValidJob,
     facts: &Facts,
@@ -69,8 +71,8 @@ pub(super) fn given_up(
 }
 
 impl Plan {
-    /// Requests no partitions, because a trial shows that the API server refuses the Pods. After the timeout, a job that
-    /// Kueue has admitted releases its quota, as it would with a partition.
+    /// Requests no partitions, because a trial shows that the API server refuses the Pods. After
+    /// the timeout, a job that Kueue has admitted releases its quota, as it would with a partition.
     pub fn refuse(
         &mut self,
         job: &ValidJob,

@@ -1,7 +1,7 @@
 //! Pure: counts the seconds of a job by activity.
 //!
-//! They change only in statuses that are written anyway, so they need no write of their own. The times of IPUPartitions
-//! and Pods divide the time since the last change.
+//! They change only in statuses that are written anyway, so they need no write of their own. The
+//! times of IPUPartitions and Pods divide the time since the last change.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobAccounting, JobActivity, JobState, RunStatus};
 use jiff::Timestamp;
@@ -40,8 +40,8 @@ pub(super) fn accounting(
     Some(accounting)
 }
 
-/// Whether an idle job runs again. The status is written even if nothing else changes: later, no Pod reports since when
-/// it was ready again, and the whole time would count as idle.
+/// Whether an idle job runs again. The status is written even if nothing else changes: later, no
+/// Pod reports since when it was ready again, and the whole time would count as idle.
 pub(super) fn runs_again(
     input: &StatusInput<'_>,
     (state, run): (JobState, &RunStatus),
@@ -90,7 +90,8 @@ fn advance(
     end_run(accounting, input.phase);
 }
 
-/// Counts the time until `at` as what the job does. A time before the last change counts as that of the change.
+/// Counts the time until `at` as what the job does. A time before the last change counts as that of
+/// the change.
 fn count(accounting: &mut JobAccounting, at: Timestamp) {
     let begin = accounting.until.0;
     let at = at.max(begin);
@@ -117,8 +118,8 @@ fn count(accounting: &mut JobAccounting, at: Timestamp) {
     );
 }
 
-/// Counts the time of a run that has failed as wasted. Instances without a launcher can run for a part of it, be reset, and
-/// run again.
+/// Counts the time of a run that has failed as wasted. Instances without a launcher can run for a
+/// part of it, be reset, and run again.
 fn end_run(accounting: &mut JobAccounting, phase: &Phase) {
     match phase {
         Phase::Waiting | Phase::Starting | Phase::Running => return,

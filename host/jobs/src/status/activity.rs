@@ -9,7 +9,8 @@ use crate::facts::readiness::Readiness;
 use crate::facts::{Facts, Instance};
 use crate::phase::Phase;
 
-/// Determines the activity of a job from this state and run in its new status. `None`: it has ended.
+/// Determines the activity of a job from this state and run in its new status. `None`: it has
+/// ended.
 pub(super) fn activity(
     input: &StatusInput<'_>,
     state: JobState,
@@ -91,7 +92,8 @@ pub(super) fn known_changes(
     changes
 }
 
-/// The instances whose partitions count. The partition of an instance that has ended may be released already.
+/// The instances whose partitions count. The partition of an instance that has ended may be
+/// released already.
 fn active(facts: &Facts) -> impl Iterator<Item = &Instance> {
     let instances = facts.instances.iter();
     instances.filter(|one| one.times.ready.is_some() || !one.ended())

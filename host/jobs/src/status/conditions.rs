@@ -52,7 +52,8 @@ impl Conditions {
         JobCondition::set(&mut self.list, type_, (status, reason, message), self.now);
     }
 
-    /// Sets a condition to `False`, if it exists. Its message and times remain, as in Graphcore's operator.
+    /// Sets a condition to `False`, if it exists. Its message and times remain, as in Graphcore's
+    /// operator.
     pub fn set_false(&mut self, type_: &str) {
         if let Some(old) = self.list.iter_mut().find(|old| old.type_ == type_) {
             "False".clone_into(&mut old.status);
@@ -219,8 +220,8 @@ impl Conditions {
         self.set_problem(TEMPLATE_CURRENT, problem);
     }
 
-    /// Sets the reasons for which a finished job still has partitions. Reports their release only after such a reason:
-    /// usually it takes a moment, and would cost one more write for each job.
+    /// Sets the reasons for which a finished job still has partitions. Reports their release only
+    /// after such a reason: usually it takes a moment, and would cost one more write for each job.
     fn describe_release(&mut self, facts: &Facts) {
         self.set_problem(PODS_READY, None);
         self.list.retain(|old| old.type_ != PARTITIONS_READY);
@@ -276,9 +277,9 @@ fn problem_of_pods(input: &StatusInput<'_>, run: &RunStatus) -> Option<(&'static
     (!containers.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&containers)))
 }
 
-/// Whether Pods of an admitted job have not started. A job without a launcher runs in its status from the creation of its
-/// Pods, as in Graphcore's operator, but Kueue's `waitForPodsReady` must know better. For other jobs it would be a write
-/// without a reader.
+/// Whether Pods of an admitted job have not started. A job without a launcher runs in its status
+/// from the creation of its Pods, as in Graphcore's operator, but Kueue's `waitForPodsReady` must
+/// know better. For other jobs it would be a write without a reader.
 fn is_starting_in_queue(input: &StatusInput<'_>) -> bool {
     let instances = input.facts.instances.iter();
     let mut workers = instances
@@ -289,7 +290,8 @@ fn is_starting_in_queue(input: &StatusInput<'_>) -> bool {
         && workers.any(|worker| !worker.state.started())
 }
 
-/// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.
+/// Returns the failures of workers while others of the job run. Those of a job that has ended are
+/// its end.
 pub(super) fn worker_failures(facts: &Facts) -> impl Iterator<Item = String> {
     let instances = facts.instances.iter();
     let failures = instances.flat_map(|instance| match instance.instance_end() {

@@ -147,8 +147,8 @@ pub fn status_events(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
     events
 }
 
-/// Returns the event of a problem of Pods: once for each wait, because the messages of the scheduler and of a quota change
-/// all the time, and once for each failed worker.
+/// Returns the event of a problem of Pods: once for each wait, because the messages of the
+/// scheduler and of a quota change all the time, and once for each failed worker.
 fn pods_problem(old: &IPUJobStatus, new: &IPUJobStatus) -> Option<Event> {
     let is_problem = |now: &&JobCondition| now.status == "False" && now.reason != PODS_STARTING;
     let problem = |status| find(status, PODS_READY).filter(is_problem);

@@ -68,7 +68,8 @@ impl Obstacle {
         }
     }
 
-    /// Whether the object was certainly not created: an object of the name that the job owns may be an earlier one.
+    /// Whether the object was certainly not created: an object of the name that the job owns may be
+    /// an earlier one.
     pub fn is_not_created(&self) -> bool {
         !matches!(self, Self::Terminating { is_owned: true, .. })
     }

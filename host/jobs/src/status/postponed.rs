@@ -1,4 +1,5 @@
-//! Pure: postpones writes of statuses that report normal progress, because a more complete one follows soon.
+//! Pure: postpones writes of statuses that report normal progress, because a more complete one
+//! follows soon.
 
 use std::time::Duration;
 
@@ -9,13 +10,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::job_conditions::{PODS_READY, PODS_STARTING};
 
-/// Maximum delay of such a write. Stored times have whole seconds, so the delay is one to two seconds.
+/// Maximum delay of such a write. Stored times have whole seconds, so the delay is one to two
+/// seconds.
 const MAX_DELAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-/// Returns the remaining delay of the write of `new`. `None` writes it now. `created` is the job's creation time.
+/// Returns the remaining delay of the write of `new`. `None` writes it now. `created` is the job's
+/// creation time.
 ///
-/// Only the progress of a starting job, and of a job that has just ended, is postponed: no decision depends on it, and
-/// problems are written at once.
+/// Only the progress of a starting job, and of a job that has just ended, is postponed: no decision
+/// depends on it, and problems are written at once.
 pub fn postponed(
     old: &IPUJobStatus,
     new: &IPUJobStatus,

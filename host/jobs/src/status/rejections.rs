@@ -9,13 +9,15 @@ use super::StatusInput;
 use crate::facts::Member;
 use crate::facts::pod::{Failure, PodState};
 
-/// Delay after the first rejection. It doubles with each further one. A node often has free resources again within seconds.
+/// Delay after the first rejection. It doubles with each further one. A node often has free
+/// resources again within seconds.
 const FIRST_DELAY: SignedDuration = SignedDuration::from_secs(2);
 
 /// Maximum delay, as for containers of a Pod.
 const LONGEST_DELAY: SignedDuration = SignedDuration::from_mins(5);
 
-/// Builds the record of the rejections. Pods that are rejected during the back-off belong to the same attempt.
+/// Builds the record of the rejections. Pods that are rejected during the back-off belong to the
+/// same attempt.
 pub(super) fn rejections(input: &StatusInput<'_>, now: Timestamp) -> Option<PodRejections> {
     let old = input.facts.run.rejections.as_ref();
     let pods: Vec<String> = members(input)

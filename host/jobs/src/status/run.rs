@@ -1,4 +1,5 @@
-//! Pure: builds the part of the status that records a run, because deleted Pods do not show it any more.
+//! Pure: builds the part of the status that records a run, because deleted Pods do not show it any
+//! more.
 
 use std::collections::BTreeMap;
 
@@ -73,8 +74,8 @@ pub(super) fn quota_backoff_message(facts: &Facts) -> String {
     )
 }
 
-/// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
-/// The executor erases the record of a partition that is gone.
+/// By instance: the partition that its Pods may have used. The status records it before the first
+/// of them is created. The executor erases the record of a partition that is gone.
 fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     let facts = input.facts;
     let mut used = facts.run.used.clone();
@@ -88,7 +89,8 @@ fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     used
 }
 
-/// The ends of desired instances while others run. With a launcher there are none, because its end is the job's end.
+/// The ends of desired instances while others run. With a launcher there are none, because its end
+/// is the job's end.
 fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
     if input.job.launcher.is_some() || input.phase.is_finished() {
         return BTreeMap::new();
@@ -99,8 +101,8 @@ fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
         .collect()
 }
 
-/// Returns the time since which the API server refuses Pods. It remains during the back-off, and restarts with the next
-/// request. A suspended job has no Pods to refuse.
+/// Returns the time since which the API server refuses Pods. It remains during the back-off, and
+/// restarts with the next request. A suspended job has no Pods to refuse.
 fn refused_since(input: &StatusInput<'_>, now: Timestamp) -> Option<Time> {
     let since = input.facts.run.refused_since.clone();
     if *input.phase == Phase::Suspended {

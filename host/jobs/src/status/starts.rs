@@ -19,7 +19,8 @@ const AVOIDED_MAX: usize = 16;
 enum Progress {
     /// They cannot start.
     Blocked,
-    /// They could not start, and an image is being pulled again. If that fails too, they could not start all the time.
+    /// They could not start, and an image is being pulled again. If that fails too, they could not
+    /// start all the time.
     PullsAgain,
     /// Nothing is known to stand in their way.
     Starts,
@@ -27,8 +28,8 @@ enum Progress {
     Started,
 }
 
-/// Builds the record of the starts. `is_rejected` means that nodes have rejected Pods of the job: between two attempts
-/// these seem to start.
+/// Builds the record of the starts. `is_rejected` means that nodes have rejected Pods of the job:
+/// between two attempts these seem to start.
 pub(super) fn starts(
     input: &StatusInput<'_>,
     is_rejected: bool,
@@ -112,7 +113,8 @@ fn of_instance(
     } else {
         Progress::Starts
     };
-    // Without quota, nothing of a refusal is left. The V-IPU controllers of earlier attempts are avoided further.
+    // Without quota, nothing of a refusal is left. The V-IPU controllers of earlier attempts are
+    // avoided further.
     let is_refusal = old.avoided_controllers.is_empty() && *input.phase == Phase::Suspended;
     let is_over = has_started || instance.ended() || is_refusal;
     InstanceStart {
@@ -126,14 +128,16 @@ fn of_instance(
     }
 }
 
-/// Whether a trial has shown that the API server refuses the Pods of a job that has quota of Kueue. It has no partition.
+/// Whether a trial has shown that the API server refuses the Pods of a job that has quota of Kueue.
+/// It has no partition.
 fn is_refused(input: &StatusInput<'_>) -> bool {
     let is_trial = |obstacle: &Obstacle| matches!(obstacle, Obstacle::TrialRefused { .. });
     input.job.is_admitted && input.obstacles.iter().any(is_trial)
 }
 
-/// Whether the quota of an instance goes with its partition, which was released because the API server refused Pods. Kueue
-/// can take back only all of it, so it stays while another instance works.
+/// Whether the quota of an instance goes with its partition, which was released because the API
+/// server refused Pods. Kueue can take back only all of it, so it stays while another instance
+/// works.
 fn releases_quota(input: &StatusInput<'_>, instance: &Instance) -> bool {
     let facts = input.facts;
     let is_active = matches!(input.phase, Phase::Waiting | Phase::Starting);

@@ -87,7 +87,8 @@ fn accounting(world: &World) -> &JobAccounting {
     world.status().accounting.as_ref().unwrap()
 }
 
-/// An accounting until this time with these seconds of the kinds that are not zero, and what the job does since then.
+/// An accounting until this time with these seconds of the kinds that are not zero, and what the
+/// job does since then.
 fn counted<const N: usize>(
     until: &str,
     seconds: [(&str, i64); N],
@@ -101,7 +102,7 @@ fn counted<const N: usize>(
     JobAccounting { current, ..counted }
 }
 
-/// The kubelet: the condition `Ready` of a Pod, which runs since a time, has changed at another one.
+/// The kubelet: the condition `Ready` of a Pod that runs since a time changed at another one.
 fn becomes(world: &mut World, pod: &str, (ready, started, changed): (bool, &str, &str)) {
     let pod = world.pod(pod);
     let mut status = running_pod(&main_container(pod), at(started));
@@ -178,7 +179,7 @@ fn a_run_that_failed_is_wasted_and_the_job_restarts() {
     }
     world.settle(&job);
     assert_eq!(world.status().launcher_status, JobState::Running);
-    // Its Pods end within two seconds, then the partition is reset. The back-off is over before that.
+    // Its Pods end within two seconds, then the partition is reset, after the back-off is over.
     let after = accounting(&world);
     let restart = (after.idle, after.resetting, after.restarting);
     assert_eq!(restart, (2, 18, 0));
@@ -344,7 +345,8 @@ fn what_a_v_ipu_controller_does_by_itself_is_a_reset_while_no_pod_is_ready() {
     assert_eq!(all.total(), 3 * 60 + 30);
 }
 
-/// The proxy: the V-IPU controller has reset the partition so many times. The status of the job reports it.
+/// The proxy: the V-IPU controller has reset the partition so many times. The status of the job
+/// reports it.
 fn has_reset(world: &mut World, count: u32) {
     let auto_resets = Some(AutoResets {
         count,
@@ -358,7 +360,8 @@ fn has_reset(world: &mut World, count: u32) {
     world.partition_status(0, status);
 }
 
-/// A job whose Pod is not ready since 03:00. A reset by the V-IPU controller had a status written at 03:30.
+/// A job whose Pod is not ready since 03:00. A reset by the V-IPU controller had a status written
+/// at 03:30.
 fn idle() -> (ValidJob, World) {
     let (job, mut world) = serving(RestartPolicyType::Never);
     becomes(&mut world, "sample-worker-0", (false, "00:59", "03:00"));

@@ -1,5 +1,6 @@
-//! The status of a job with Pods that do not start, that fail outside of their program, or that Kubernetes evicts. The
-//! statuses of the Pods are those of real nodes (`tests/e2e` checks each of them).
+//! The status of a job with Pods that do not start, that fail outside of their program, or that
+//! Kubernetes evicts. The statuses of the Pods are those of real nodes (`tests/e2e` checks each of
+//! them).
 
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};

@@ -1,4 +1,5 @@
-//! Every manifest in `examples/` is admitted, and one snapshot shows its life and its objects as YAML.
+//! Every manifest in `examples/` is admitted, and one snapshot shows its life and its objects as
+//! YAML.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +21,12 @@ const IN_FULL: [&str; 2] = ["01-single-worker.yaml", "02-parallel.yaml"];
 /// A job from its first reconcile to its end, as a reviewer reads it.
 #[derive(Serialize)]
 struct Review {
-    /// A line for each reconcile: the situation, the columns of `kubectl get`, and the planned writes by object.
+    /// A line for each reconcile: the situation, the columns of `kubectl get`, and the planned
+    /// writes by object.
     life: Vec<String>,
-    /// The created objects, by kind and name. Of Pods that repeat an earlier one, and of objects that repeat those of an
-    /// example that is shown in full, only the differences. `null`: the field is missing.
+    /// The created objects, by kind and name. Of Pods that repeat an earlier one, and of objects
+    /// that repeat those of an example that is shown in full, only the differences. `null`: the
+    /// field is missing.
     objects: BTreeMap<String, Value>,
 }
 
@@ -97,8 +100,8 @@ fn created(plan: &Value) -> impl Iterator<Item = &Value> {
         .flat_map(|field| plan[field].as_array().unwrap())
 }
 
-/// An object as the plan names it: by kind and name, by name only, or an IPUPartition by its slot, because its name has a
-/// hash of the job's.
+/// An object as the plan names it: by kind and name, by name only, or an IPUPartition by its slot,
+/// because its name has a hash of the job's.
 fn key(object: &Value) -> String {
     let name = |metadata: &Value| metadata["name"].as_str().unwrap_or_default().to_owned();
     match object["kind"].as_str() {
@@ -114,8 +117,8 @@ fn renamed(objects: &BTreeMap<String, Value>, from: &str, to: &str) -> BTreeMap<
     serde_json::from_str(&text.replace(from, to)).unwrap()
 }
 
-/// What distinguishes each object from the first of its kind in the same job, or from the object of this name in another
-/// example. An object without either is complete.
+/// What distinguishes each object from the first of its kind in the same job, or from the object of
+/// this name in another example. An object without either is complete.
 fn differences(
     objects: &BTreeMap<String, Value>,
     base: &BTreeMap<String, Value>,
@@ -134,8 +137,8 @@ fn differences(
     shown.collect()
 }
 
-/// The fields in which an object differs from another. Elements of lists with the same names, such as containers, are
-/// fields. Other lists are complete.
+/// The fields in which an object differs from another. Elements of lists with the same names, such
+/// as containers, are fields. Other lists are complete.
 fn difference(from: &Value, to: &Value) -> Value {
     let mut found = Map::new();
     match (from, to) {
@@ -180,7 +183,8 @@ fn every_bad_example_is_refused_with_field_and_reason() {
     });
 }
 
-/// The IPUJob of a manifest as the API server stores it: with defaults, and with the fields that the server adds.
+/// The IPUJob of a manifest as the API server stores it: with defaults, and with the fields that
+/// the server adds.
 fn admitted(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap();
     let object: Value = serde_saphyr::from_str(&text).unwrap();

@@ -37,7 +37,8 @@ fn a_failed_worker_is_reported_at_once_while_its_siblings_run() {
             .collect();
         assert_eq!(events, [("WorkerFailed", SAID)]);
 
-        // Another failure has an event of its own, and the instance still waits for its last worker.
+        // Another failure has an event of its own, and the instance still waits for its last
+        // worker.
         let before = world.status().clone();
         world.end("sample-worker-0", 137);
         world.settle(&job);

@@ -1,4 +1,5 @@
-//! Faults that the job pipeline meets: refusals of the API server, processes that are killed, Pods that go.
+//! Faults that the job pipeline meets: refusals of the API server, processes that are killed, Pods
+//! that go.
 
 use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};

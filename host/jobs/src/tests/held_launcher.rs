@@ -1,4 +1,5 @@
-//! A launcher that is created together with its workers: the agent holds its command back until all of them are Ready.
+//! A launcher that is created together with its workers: the agent holds its command back until all
+//! of them are Ready.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -49,8 +50,8 @@ fn a_launcher_is_created_with_its_workers_and_released_when_they_are_ready() {
     assert_eq!(world.step(&job).plan.release_launcher, None, "once");
 }
 
-/// Somebody requests a reset while the Pods start. It waits until no Pod uses the partition, and workers that wait for their
-/// launcher use it for ever.
+/// Somebody requests a reset while the Pods start. It waits until no Pod uses the partition, and
+/// workers that wait for their launcher use it for ever.
 #[test]
 fn a_reset_that_waits_for_workers_does_not_keep_their_launcher_from_its_start() {
     let (job, mut world) = holding(&parallel());
@@ -259,7 +260,8 @@ fn a_controller_killed_at_any_step_releases_the_launcher_once_and_not_early() {
 #[tokio::test]
 async fn a_quota_that_refuses_a_pod_holds_nothing_up_for_longer_than_it_refuses() {
     for refused in ["sample-worker-1", LAUNCHER] {
-        // This cluster refuses any object of the name, and the ServiceAccount of a launcher has its name.
+        // This cluster refuses any object of the name, and the ServiceAccount of a launcher has its
+        // name.
         let mut job = parallel();
         let launcher = job.spec.launcher.as_mut().unwrap();
         launcher.service_account_name = Some("trainer".to_owned());

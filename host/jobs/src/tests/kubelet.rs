@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::world::World;
 
 impl World {
-    /// The kubelet: every Pod that has not started runs and is Ready. A launcher that is held back takes longer.
+    /// The kubelet: every Pod that has not started runs and is Ready. A launcher that is held back
+    /// takes longer.
     pub(crate) fn run_pods(&mut self) {
         self.run_those(|pod| !is_held(pod));
     }

@@ -1,4 +1,5 @@
-//! The start of a launcher: it needs the main containers of the workers, and nothing of the other containers.
+//! The start of a launcher: it needs the main containers of the workers, and nothing of the other
+//! containers.
 
 use serde_json::{Value, json};
 

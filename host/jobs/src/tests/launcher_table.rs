@@ -1,4 +1,5 @@
-//! The table of rules for the launcher has every field of the Kubernetes API, and users read the same table.
+//! The table of rules for the launcher has every field of the Kubernetes API, and users read the
+//! same table.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +82,8 @@ fn example(schema: &Value) -> Value {
     }
 }
 
-/// Removes each field by its rule from a value that has all fields, and returns those that remain as they were.
+/// Removes each field by its rule from a value that has all fields, and returns those that remain
+/// as they were.
 fn unchanged<T>(schema: &Value, differences: &[Difference<T>]) -> BTreeSet<String>
 where
     T: DeserializeOwned + Serialize,

@@ -1,4 +1,5 @@
-//! Rules and limits that become stricter: no new job starts, and started jobs continue to their end.
+//! Rules and limits that become stricter: no new job starts, and started jobs continue to their
+//! end.
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::JobState;
@@ -142,7 +143,8 @@ fn a_start_that_was_half_way_comes_to_its_end() {
     assert_eq!(world.slots(), [0, 1], "one holds nothing without the other");
 }
 
-/// A job that waits for IPUs has not started: it does not start against a stricter limit once IPUs are free.
+/// A job that waits for IPUs has not started: it does not start against a stricter limit once IPUs
+/// are free.
 #[test]
 fn what_waits_for_its_partition_is_given_up_and_begins_once_it_may() {
     let parallel = IPUJob::sample().instances(2).launcher(&["mpirun"]);

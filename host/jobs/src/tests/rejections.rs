@@ -1,5 +1,5 @@
-//! Pods that their nodes reject before a container of them starts: they are created again after a back-off, on the same
-//! partition, and count as no failure.
+//! Pods that their nodes reject before a container of them starts: they are created again after a
+//! back-off, on the same partition, and count as no failure.
 
 use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::JobState;
@@ -181,7 +181,8 @@ fn the_deadline_of_a_pod_and_a_failing_init_container_are_failures() {
     }
 }
 
-/// A kubelet that restarts admits its Pods again. It drops the states of the containers of those that it rejects.
+/// A kubelet that restarts admits its Pods again. It drops the states of the containers of those
+/// that it rejects.
 #[test]
 fn a_pod_that_ran_before_its_rejection_is_lost() {
     let (_, mut world) = running(&IPUJob::sample());

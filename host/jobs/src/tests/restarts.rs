@@ -1,4 +1,5 @@
-//! Jobs that start again: when, how often, and never on a partition that is in use or was not reset.
+//! Jobs that start again: when, how often, and never on a partition that is in use or was not
+//! reset.
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::JobState;

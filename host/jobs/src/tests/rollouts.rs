@@ -97,8 +97,8 @@ fn a_deleted_worker_that_succeeds_completes_no_instance() {
     let asked = world.now;
     world.observed.pods.push(worker);
     world.end("sample-worker-0", 0);
-    // The sequence of a real kubelet and API server: the deletion with its grace period, and a second after the end of
-    // the containers, without it.
+    // The sequence of a real kubelet and API server: the deletion with its grace period, and a
+    // second after the end of the containers, without it.
     for (due, grace) in [(30, 30), (1, 0)] {
         let metadata = &mut world.pod("sample-worker-0").metadata;
         metadata.deletion_timestamp = Some(time(asked + SignedDuration::from_secs(due)));

@@ -119,7 +119,8 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
     );
 }
 
-/// A job that Kueue has admitted with this number of workers. `null`: an earlier version of the operator wrote the admission.
+/// A job that Kueue has admitted with this number of workers. `null`: an earlier version of the
+/// operator wrote the admission.
 fn admitted(job: &IPUJob, workers: &Value) -> ValidJob {
     let mut object = job.object();
     object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});

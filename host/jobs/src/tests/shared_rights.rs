@@ -1,4 +1,5 @@
-//! The rights that the launchers of a namespace share: which jobs use them, and what a change of the setting does.
+//! The rights that the launchers of a namespace share: which jobs use them, and what a change of
+//! the setting does.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -92,7 +93,8 @@ fn a_running_job_keeps_its_rights_when_the_setting_changes() {
             assert_eq!(world.status().restart_count.unwrap_or(0), 0);
             assert_eq!(account(&mut world).as_deref(), Some(account_of));
             assert_eq!(step.plan.shared, [], "{changed_after}");
-            // Rights of its own are still restored. Those of the namespace stay as they are without the policy's name.
+            // Rights of its own are still restored. Those of the namespace stay as they are without
+            // the policy's name.
             assert_eq!(step.plan.apply.is_empty(), is_shared, "{changed_after}");
         }
     }
@@ -113,7 +115,8 @@ fn with_policy() -> Cluster {
     cluster
 }
 
-/// Reconciles a job with a new process until it runs or an obstacle stops it. Returns the requests about rights.
+/// Reconciles a job with a new process until it runs or an obstacle stops it. Returns the requests
+/// about rights.
 async fn runs(cluster: &Cluster, name: &str) -> Vec<String> {
     let mut job = parallel();
     job.metadata.name = Some(name.to_owned());

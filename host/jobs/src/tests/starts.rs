@@ -1,4 +1,5 @@
-//! Pods that cannot start: after a time they give their partition back, and the next one avoids its V-IPU controller.
+//! Pods that cannot start: after a time they give their partition back, and the next one avoids its
+//! V-IPU controller.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{InstanceStart, JobState};

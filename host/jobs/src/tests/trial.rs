@@ -1,4 +1,5 @@
-//! The Pods that are tried by a dry run, and the trial of a job's first worker before it requests IPUs.
+//! The Pods that are tried by a dry run, and the trial of a job's first worker before it requests
+//! IPUs.
 
 use ipu_api::ipujob::IPUJob;
 use serde_json::{Value, json};
@@ -91,7 +92,8 @@ async fn a_job_whose_launcher_is_refused_takes_no_ipus() {
     assert_eq!(cluster.partitions().len(), 1);
 }
 
-/// An API server that does not know image volumes accepts the Pod without the volume, and the Pod could not start.
+/// An API server that does not know image volumes accepts the Pod without the volume, and the Pod
+/// could not start.
 #[tokio::test]
 async fn a_job_whose_agent_the_api_server_drops_takes_no_ipus() {
     let cluster = Cluster::default();

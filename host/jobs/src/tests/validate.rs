@@ -55,7 +55,8 @@ fn only_the_status_says_what_kueue_has_granted() {
         (true, granted(false), None, Suspension::Suspended, 1, false),
         (true, granted(true), None, Suspension::Reserving, 1, false),
         (false, granted(true), None, Suspension::Active, 1, false),
-        // A status that its controller cannot have written grants nothing, and does not make the job invalid.
+        // A status that its controller cannot have written grants nothing, and does not make the
+        // job invalid.
         (true, unreadable(), None, Suspension::Suspended, 0, true),
         (true, json!({}), None, Suspension::Suspended, 0, true),
         // The status is that of another cluster.

@@ -17,7 +17,8 @@ pub struct ValidLauncher {
     pub interactive_seconds: Option<u32>,
     /// Requests and limits. `None` uses the admin's default.
     pub resources: Option<ResourceRequirements>,
-    /// The user's ServiceAccount for the launcher, which is never `default`. `None` uses an account of the job.
+    /// The user's ServiceAccount for the launcher, which is never `default`. `None` uses an account
+    /// of the job.
     pub service_account: Option<String>,
 }
 
@@ -29,7 +30,8 @@ pub(super) fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, Valida
             "is empty; write the command that starts the job, such as [mpirun, …]",
         )),
         (Some(launcher), _) => {
-            // Rules refuse `default` at the start. A job that passed them by must not give rights to other Pods either.
+            // Rules refuse `default` at the start. A job that passed them by must not give rights
+            // to other Pods either.
             let is_own = |name: &String| !name.is_empty() && name != DEFAULT_ACCOUNT;
             Ok(Some(ValidLauncher {
                 command: launcher.command,

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Obstacle, WriteError};
 
-/// Whether `found` contains every field of `desired`. Fields that the API server adds do not count. An empty list is the
-/// same as none: the API server stores both in the same way.
+/// Whether `found` contains every field of `desired`. Fields that the API server adds do not count.
+/// An empty list is the same as none: the API server stores both in the same way.
 pub(super) fn contains_all(found: &Value, desired: &Value) -> bool {
     match (found, desired) {
         (Value::Null, Value::Array(desired)) => desired.is_empty(),
@@ -25,7 +25,8 @@ pub(super) fn contains_all(found: &Value, desired: &Value) -> bool {
     }
 }
 
-/// Returns the obstacle that an existing object of the desired name is, unless it belongs to the job.
+/// Returns the obstacle that an existing object of the desired name is, unless it belongs to the
+/// job.
 pub(super) fn ownership_conflict<K: Resource<DynamicType = ()>>(
     found: &K,
     desired: &K,
@@ -33,7 +34,8 @@ pub(super) fn ownership_conflict<K: Resource<DynamicType = ()>>(
 ) -> Option<Obstacle> {
     let object = object_name(found);
     let owners = found.owner_references();
-    // The owner of an earlier job's object does not exist any more, so the garbage collector will delete it.
+    // The owner of an earlier job's object does not exist any more, so the garbage collector will
+    // delete it.
     let mut own = desired.owner_references().iter();
     let is_orphan = own.any(|own| {
         let mut owners = owners.iter();
@@ -56,7 +58,8 @@ pub(super) fn ownership_conflict<K: Resource<DynamicType = ()>>(
     Some(Obstacle::NotOwned { object, owner })
 }
 
-/// Returns a refusal, which a user must fix, as an obstacle. Returns any other error, which the next reconcile retries.
+/// Returns a refusal, which a user must fix, as an obstacle. Returns any other error, which the
+/// next reconcile retries.
 pub(super) fn refused_or_failed<K: Resource<DynamicType = ()>>(
     action: &'static str,
     object: &K,

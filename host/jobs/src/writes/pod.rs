@@ -11,8 +11,8 @@ use super::{CreateResult, Creation, Obstacle, delete, post};
 use crate::plan::Deletion;
 use crate::views::View;
 
-/// Creates a Pod of a job of this owner. A Pod without its agent would fail when it starts, and its job with it: it is
-/// deleted at once, and counts as refused.
+/// Creates a Pod of a job of this owner. A Pod without its agent would fail when it starts, and its
+/// job with it: it is deleted at once, and counts as refused.
 pub async fn create(
     pods: &Api<Pod>,
     pod: &Pod,

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use super::classify::{failed, object_name};
 use super::{CreateResult, Obstacle, apply_unless};
 
-/// Applies an object. An object of the name without the operator's label is that of a user, and is not changed.
+/// Applies an object. An object of the name without the operator's label is that of a user, and is
+/// not changed.
 pub async fn apply<K>(client: &Client, namespace: &str, object: &K) -> CreateResult
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

@@ -1,4 +1,5 @@
-//! Writes the status of an IPUJob. [`crate::status`] builds it; `ipu_kueue` writes `status.admission`.
+//! Writes the status of an IPUJob. [`crate::status`] builds it; `ipu_kueue` writes
+//! `status.admission`.
 
 use ipu_api::labels;
 use kube::api::{Api, PostParams};
@@ -9,8 +10,9 @@ use super::{WriteError, record_write};
 use crate::raw::RawJob;
 use crate::views::View;
 
-/// Replaces the status of an IPUJob, given the whole job with the version that was read. Server-side apply would require a
-/// valid object, and the status of an invalid one must report the reason. A merge patch costs the API server a third more.
+/// Replaces the status of an IPUJob, given the whole job with the version that was read.
+/// Server-side apply would require a valid object, and the status of an invalid one must report the
+/// reason. A merge patch costs the API server a third more.
 pub async fn replace(
     jobs: &Api<RawJob>,
     name: &str,

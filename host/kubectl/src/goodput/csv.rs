@@ -1,4 +1,5 @@
-//! Pure: the accounting as CSV, one line for each period, V-IPU controller, namespace and state, in a form that stays.
+//! Pure: the accounting as CSV, one line for each period, V-IPU controller, namespace and state, in
+//! a form that stays.
 
 use std::fmt::Write as _;
 
@@ -10,8 +11,9 @@ use crate::condition::shown;
 /// The columns.
 const HEADER: &str = "start,period,controller,namespace,state,ipu_seconds\n";
 
-/// A line for each part of the sums in the other formats. States without IPU-seconds have no line. The namespace is
-/// empty for states outside the operator's partitions, and for namespaces that an accounting does not list separately.
+/// A line for each part of the sums in the other formats. States without IPU-seconds have no line.
+/// The namespace is empty for states outside the operator's partitions, and for namespaces that an
+/// accounting does not list separately.
 pub fn csv(all: &[Accounted<'_>], since: Since, now: Timestamp) -> String {
     let mut text = HEADER.to_owned();
     for one in all {

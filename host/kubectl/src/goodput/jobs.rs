@@ -77,7 +77,8 @@ impl JobCollector {
         }
     }
 
-    /// The jobs in the order of their creation. Instances without a launcher are independent, so each is a job of its own.
+    /// The jobs in the order of their creation. Instances without a launcher are independent, so
+    /// each is a job of its own.
     pub fn history(mut self) -> JobHistory {
         let order = |job: &Ended| (job.created, job.namespace.clone(), job.name.clone());
         self.ended.sort_by_cached_key(order);
@@ -130,7 +131,8 @@ fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended> {
     is_sound.then_some(job)
 }
 
-/// Whether an accounting covers the whole life of its job: that of a job of an earlier version of the operator does not.
+/// Whether an accounting covers the whole life of its job: that of a job of an earlier version of
+/// the operator does not.
 fn is_complete(one: &JobAccounting, created: Timestamp) -> bool {
     one.total() == one.until.0.as_second() - created.as_second()
 }

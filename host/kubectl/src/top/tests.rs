@@ -63,7 +63,8 @@ fn partitions() -> Vec<IPUPartition> {
     ]
 }
 
-/// Two nodes of pod1, one of pod2, one of a controller that no partition names, and one without IPUs.
+/// Two nodes of pod1, one of pod2, one of a controller that no partition names, and one without
+/// IPUs.
 fn nodes() -> Vec<Node> {
     let node = |name: &str, value: &str, ipus: Value| -> Node {
         let node = json!({

@@ -55,8 +55,8 @@ impl Advice {
         }
     }
 
-    /// Adds the advice for the reasons of the V-IPU controllers: from the partitions, or from the message if the user
-    /// may not read them.
+    /// Adds the advice for the reasons of the V-IPU controllers: from the partitions, or from the
+    /// message if the user may not read them.
     fn add_waiting(&mut self, page: &Page, message: &str) {
         let reasons = page.partitions.iter().flat_map(|one| &one.waiting);
         let mut texts: Vec<&str> = reasons.map(|one| one.reason.as_str()).collect();

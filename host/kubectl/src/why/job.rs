@@ -70,7 +70,8 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
     page
 }
 
-/// Whether an IPUJob has ended permanently. An invalid one has not: it continues after a correction.
+/// Whether an IPUJob has ended permanently. An invalid one has not: it continues after a
+/// correction.
 pub fn has_ended(job: &DynamicObject) -> bool {
     let completion = job.data.pointer("/status/completionTime");
     completion.is_some_and(|time| !time.is_null())

@@ -1,5 +1,5 @@
-//! Writes the admission and the eviction of Kueue to an IPUJob: the admission in the status of the job, and
-//! `spec.suspend`.
+//! Writes the admission and the eviction of Kueue to an IPUJob: the admission in the status of the
+//! job, and `spec.suspend`.
 
 use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
 use ipu_jobs::raw::RawJob;
@@ -40,8 +40,9 @@ pub(super) async fn reserve(
     grant(client, job, &admission, action).await.map(drop)
 }
 
-/// Stops a job. Its admission goes first, and its controller, which takes that for a suspension, may write the status
-/// before the job is suspended. A job that runs without an admission is stopped in the same way.
+/// Stops a job. Its admission goes first, and its controller, which takes that for a suspension,
+/// may write the status before the job is suspended. A job that runs without an admission is
+/// stopped in the same way.
 pub(super) async fn stop(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let action = "suspend the IPUJob";
     if job.admission.is_some() || job.runs_unadmitted() {
@@ -50,8 +51,8 @@ pub(super) async fn stop(client: &Client, job: &QueuedJob) -> Result<(), Request
     suspend(client, job, (true, None), action).await
 }
 
-/// Writes the admission of a job, and fails if the API server has not stored it: the job would never start, and hold its
-/// quota. Returns the new version of the job.
+/// Writes the admission of a job, and fails if the API server has not stored it: the job would
+/// never start, and hold its quota. Returns the new version of the job.
 async fn grant(
     client: &Client,
     job: &QueuedJob,

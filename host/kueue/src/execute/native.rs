@@ -1,4 +1,5 @@
-//! Creates and deletes the IPUPartitions of Workloads that belong to no IPUJob, and answers their admission checks.
+//! Creates and deletes the IPUPartitions of Workloads that belong to no IPUJob, and answers their
+//! admission checks.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::requests;
@@ -26,7 +27,8 @@ pub(crate) async fn step(
     }
 }
 
-/// Creates partitions. One that exists already was created a moment ago: its name contains a hash of the Workload's UID.
+/// Creates partitions. One that exists already was created a moment ago: its name contains a hash
+/// of the Workload's UID.
 async fn create(client: &Client, workload: &Workload, slots: &[Slot]) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(client.clone());
     for wanted in slots.iter().filter_map(|slot| partition(workload, slot)) {

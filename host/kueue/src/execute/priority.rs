@@ -11,7 +11,8 @@ use super::{RequestError, failed_to};
 use crate::build::Priority;
 use crate::job::QueuedJob;
 
-/// Reads the priority of a job: that of its WorkloadPriorityClass, of its Pods' PriorityClass, or the default.
+/// Reads the priority of a job: that of its WorkloadPriorityClass, of its Pods' PriorityClass, or
+/// the default.
 pub(super) async fn priority(client: &Client, job: &QueuedJob) -> Result<Priority, RequestError> {
     if let Some(name) = &job.priority_class {
         let kind = ApiResource {

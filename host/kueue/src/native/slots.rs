@@ -32,7 +32,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The reason for which its Pod can never be created: the rules for the size of a native Pod are those for a job.
+    /// The reason for which its Pod can never be created: the rules for the size of a native Pod
+    /// are those for a job.
     pub fn refusal(&self, max_ipus: u32) -> Option<String> {
         let Self { ipus, pod_set, .. } = self;
         let why = refused_size(*ipus, max_ipus)?;
@@ -42,7 +43,8 @@ impl Slot {
     }
 }
 
-/// Keeps of a template what decides which quota and which nodes its Pods need, and their metadata if they request IPUs.
+/// Keeps of a template what decides which quota and which nodes its Pods need, and their metadata
+/// if they request IPUs.
 pub fn pruned(template: &Value) -> Value {
     let mut kept = relevant(template);
     if matches!(PodRequest::of(template), Ok(Some(PodRequest::New(_)))) {
@@ -54,8 +56,8 @@ pub fn pruned(template: &Value) -> Value {
     kept
 }
 
-/// Returns what each Pod requests that is to get a partition of its own. `None`: the Workload has no quota, or a flavor
-/// is not known yet.
+/// Returns what each Pod requests that is to get a partition of its own. `None`: the Workload has
+/// no quota, or a flavor is not known yet.
 pub fn slots(
     workload: &Workload,
     flavors: &BTreeMap<Box<str>, ResourceFlavorSpec>,

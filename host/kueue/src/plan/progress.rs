@@ -6,7 +6,8 @@ use super::{ObservedJob, Step};
 use crate::job::QueuedJob;
 use crate::objects::{ADMITTED, PODS_READY, ReclaimablePods, Workload};
 
-/// Workers that need no quota any more: the instance has ended or is not desired any more, and its partition is gone.
+/// Workers that need no quota any more: the instance has ended or is not desired any more, and its
+/// partition is gone.
 pub(super) fn reclaimable(seen: &ObservedJob, workload: &Workload) -> Vec<ReclaimablePods> {
     let job = &seen.job;
     let sets = &workload.spec.pod_sets;
@@ -40,8 +41,8 @@ pub(super) fn reclaimable(seen: &ObservedJob, workload: &Workload) -> Vec<Reclai
     (count > 0).then_some(reclaimable).into_iter().collect()
 }
 
-/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs, or the eviction after Pods could not
-/// start.
+/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs, or the eviction
+/// after Pods could not start.
 pub(super) fn pods_ready(job: &QueuedJob, workload: &Workload) -> Option<Step> {
     if let (true, Some(reason)) = (workload.is(ADMITTED), &job.start_failure) {
         return Some(Step::Evict(reason.clone()));

@@ -103,8 +103,8 @@ fn a_job_that_ran_before_it_was_in_a_queue_runs_to_its_end() {
     assert_eq!((&*said.type_, &*said.status), ("QuotaReserved", "False"));
     let mirrored = unadmitted(|job| job["status"]["conditions"] = json!(conditions));
     assert_eq!(mirror::outside(&mirrored, now()), Due::Never);
-    // A user has resumed a job that Kueue has not admitted, or that it has stopped; or a job got the label while it waited
-    // for its partitions.
+    // A user has resumed a job that Kueue has not admitted, or that it has stopped; or a job got
+    // the label while it waited for its partitions.
     let resumed: [fn(&mut Value); 3] = [
         |job| job["status"]["launcherStatus"] = json!("Pending"),
         |job| job["status"]["launcherStatus"] = json!("Suspended"),

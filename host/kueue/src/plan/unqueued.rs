@@ -1,8 +1,9 @@
-//! Pure: the next step for the Workload of an IPUJob that has left its queue: a user has removed the label, or its spec has
-//! become unreadable.
+//! Pure: the next step for the Workload of an IPUJob that has left its queue: a user has removed
+//! the label, or its spec has become unreadable.
 //!
-//! An admitted job keeps its quota until it ends or Kueue evicts it: Kueue's own jobs keep the label as long as they run.
-//! Any other job releases its partitions, and then its quota with its Workload.
+//! An admitted job keeps its quota until it ends or Kueue evicts it: Kueue's own jobs keep the
+//! label as long as they run. Any other job releases its partitions, and then its quota with its
+//! Workload.
 
 use std::sync::Arc;
 

@@ -28,7 +28,8 @@ pub(super) fn of_spec(spec: &IPUPartitionSpec) -> Option<String> {
     })
 }
 
-/// The reason why no attempt can follow: the generation is the largest number. Only a user can have written it.
+/// The reason why no attempt can follow: the generation is the largest number. Only a user can have
+/// written it.
 pub(super) fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
     (status.generation == i64::MAX).then(|| {
         format!(

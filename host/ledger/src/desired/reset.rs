@@ -1,5 +1,5 @@
-//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition,
-//! and followed to their end.
+//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod
+//! uses the partition, and followed to their end.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;
@@ -14,7 +14,8 @@ pub(super) fn is_requested(partition: &IPUPartition, status: &IPUPartitionStatus
     partition.spec.reset_generation > status.observed_reset_generation
 }
 
-/// Records a reset. It waits until no live Pod uses the partition, because it would end the programs of Pods.
+/// Records a reset. It waits until no live Pod uses the partition, because it would end the
+/// programs of Pods.
 pub(super) fn begin(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -36,8 +37,8 @@ pub(super) fn begin(
     }
 }
 
-/// Carries out the reset that this reconcile recorded. It counts the Pods again, and finds one that started just before
-/// the reset was recorded.
+/// Carries out the reset that this reconcile recorded. It counts the Pods again, and finds one that
+/// started just before the reset was recorded.
 pub(super) fn act(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -59,8 +60,9 @@ pub(super) fn act(
     })
 }
 
-/// Follows a recorded reset. If its reply was lost, the reset may still arrive while the next Pods run. Therefore a new
-/// partition with another id, which a late reset cannot affect, replaces this one.
+/// Follows a recorded reset. If its reply was lost, the reset may still arrive while the next Pods
+/// run. Therefore a new partition with another id, which a late reset cannot affect, replaces this
+/// one.
 pub(super) fn follow(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,

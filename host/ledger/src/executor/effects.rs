@@ -9,7 +9,8 @@ use ipu_placement::drain::EvictionState;
 use crate::observations::{Answer, Intent, RemoteState, Reply};
 use crate::step::Step;
 
-/// The API server, the V-IPU controllers and placement, as one reconcile uses them. An error ends the reconcile.
+/// The API server, the V-IPU controllers and placement, as one reconcile uses them. An error ends
+/// the reconcile.
 ///
 /// Futures are `Send`, since the operator spawns its reconciles.
 pub trait Effects: Send {
@@ -35,8 +36,8 @@ pub trait Effects: Send {
         abandoned: &[Attempt],
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Replaces the status in the version that was read. With an intent, the call that it names follows. Returns what was
-    /// written.
+    /// Replaces the status in the version that was read. With an intent, the call that it names
+    /// follows. Returns what was written.
     fn write_status(
         &mut self,
         partition: &IPUPartition,
@@ -80,8 +81,8 @@ pub trait Effects: Send {
         attempt: &Attempt,
     ) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// The decision on a controller. `None`: it follows. `has_written`: this reconcile has written the object, and the watch
-    /// may not have shown that yet.
+    /// The decision on a controller. `None`: it follows. `has_written`: this reconcile has written
+    /// the object, and the watch may not have shown that yet.
     fn place(
         &mut self,
         partition: &IPUPartition,

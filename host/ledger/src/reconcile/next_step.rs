@@ -1,7 +1,7 @@
 //! Pure: decides on the next step for one IPUPartition.
 //!
-//! `next` returns one step for the object and the observations of this reconcile. The executor carries it out, adds the
-//! observation, and asks again, until nothing is left to do.
+//! `next` returns one step for the object and the observations of this reconcile. The executor
+//! carries it out, adds the observation, and asks again, until nothing is left to do.
 //!
 //! The first page of the package states the guarantees.
 

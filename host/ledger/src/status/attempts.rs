@@ -41,7 +41,8 @@ pub(crate) fn begun(
     tried(status, attempt, generation, message, now)
 }
 
-/// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown outcome.
+/// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown
+/// outcome.
 pub fn adoption_requested(
     status: &IPUPartitionStatus,
     controller: ControllerRef,
@@ -108,7 +109,8 @@ pub(crate) fn with_outcome(
     next
 }
 
-/// The controller has refused the attempt `id`, or its partition never became active. `is_exhausted`: it lacks free IPUs.
+/// The controller has refused the attempt `id`, or its partition never became active.
+/// `is_exhausted`: it lacks free IPUs.
 pub(crate) fn refused(
     status: &IPUPartitionStatus,
     id: &str,
@@ -122,9 +124,10 @@ pub(crate) fn refused(
     next
 }
 
-/// Notes the accounts that were shown the partitions of the attempts. `None`: the status contains them already. A
-/// partition that an account was shown is not hidden from it later. For a partition that was adopted, or requested by
-/// another V-IPU user, this is the only way to find out that it is gone.
+/// Notes the accounts that were shown the partitions of the attempts. `None`: the status contains
+/// them already. A partition that an account was shown is not hidden from it later. For a partition
+/// that was adopted, or requested by another V-IPU user, this is the only way to find out that it
+/// is gone.
 pub(crate) fn with_accounts(
     status: &IPUPartitionStatus,
     observations: &Observations,
@@ -156,7 +159,8 @@ pub(crate) fn disowned(
     replacing(&next, message, now)
 }
 
-/// Drops the oldest removed attempts. Refused ones stay: they are the controllers that this round has tried.
+/// Drops the oldest removed attempts. Refused ones stay: they are the controllers that this round
+/// has tried.
 fn forget_old(attempts: &mut Vec<Attempt>) {
     let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
     let removed = attempts.iter().filter(|one| is_removed(one)).count();

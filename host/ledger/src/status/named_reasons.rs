@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ipu_api::ipupartition::WaitingReason;
 use ipu_placement::decision::words;
 
-/// Maximum number of controllers by name. With hundreds of controllers, the object of each waiting partition would have
-/// tens of kilobytes.
+/// Maximum number of controllers by name. With hundreds of controllers, the object of each waiting
+/// partition would have tens of kilobytes.
 const NAMED_MAX: usize = 8;
 
-/// The reasons in their order, of at most [`NAMED_MAX`] controllers, and a last one with the numbers of the others. Each
-/// kind of reason has a named controller, as far as possible. Those that `before` names are named again, because another
-/// name would be another status.
+/// The reasons in their order, of at most [`NAMED_MAX`] controllers, and a last one with the
+/// numbers of the others. Each kind of reason has a named controller, as far as possible. Those
+/// that `before` names are named again, because another name would be another status.
 pub(super) fn condensed(reasons: &[WaitingReason], before: &[WaitingReason]) -> Vec<WaitingReason> {
     if reasons.len() <= NAMED_MAX {
         return reasons.to_vec();
@@ -21,8 +21,8 @@ pub(super) fn condensed(reasons: &[WaitingReason], before: &[WaitingReason]) -> 
     named.chain([choice.others(reasons)]).collect()
 }
 
-/// Whether these are the same reasons, apart from their figures. The last one of many has only figures: a new kind of
-/// reason has a named controller.
+/// Whether these are the same reasons, apart from their figures. The last one of many has only
+/// figures: a new kind of reason has a named controller.
 pub(super) fn are_alike(before: &[WaitingReason], now: &[WaitingReason]) -> bool {
     let is_alike = |index, before: &WaitingReason, now: &WaitingReason| {
         words(&before.controller).eq(words(&now.controller))
@@ -63,7 +63,8 @@ impl<'a> Choice<'a> {
         choice
     }
 
-    /// The number of the controllers that are not named, by the named one with the same kind of reason.
+    /// The number of the controllers that are not named, by the named one with the same kind of
+    /// reason.
     fn others(&self, reasons: &[WaitingReason]) -> WaitingReason {
         let (mut alike, mut different) = (BTreeMap::<usize, usize>::new(), 0);
         let others = (0..reasons.len()).filter(|index| !self.named.contains(index));

@@ -9,16 +9,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{current, named_reasons};
 
-/// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each named controller whole.
+/// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each named
+/// controller whole.
 const MESSAGE_MAX: usize = 4_096;
 
-/// Time for which a controller that has refused is skipped for the same slot: the reason may be another one than
-/// capacity, and the refusal would repeat.
+/// Time for which a controller that has refused is skipped for the same slot: the reason may be
+/// another one than capacity, and the refusal would repeat.
 const REFUSAL_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 
-/// No controller can serve it now. This ends the round of attempts. Only recent refusals count in the next one. Reasons
-/// that differ only in figures stay as they are: a figure moves whenever anybody gets or releases IPUs, and thousands of
-/// statuses would be written each time.
+/// No controller can serve it now. This ends the round of attempts. Only recent refusals count in
+/// the next one. Reasons that differ only in figures stay as they are: a figure moves whenever
+/// anybody gets or releases IPUs, and thousands of statuses would be written each time.
 pub fn waiting(
     status: &IPUPartitionStatus,
     reasons: &[WaitingReason],
@@ -61,8 +62,8 @@ pub(crate) fn rejected(
     ready(next, false, "Rejected", why.to_owned(), now)
 }
 
-/// The status without a partition that no attempt lists. A user wrote it: the request would leave the queue, and count
-/// as placed.
+/// The status without a partition that no attempt lists. A user wrote it: the request would leave
+/// the queue, and count as placed.
 fn without_strange_partition(status: &IPUPartitionStatus) -> IPUPartitionStatus {
     let mut next = status.clone();
     if current(status).is_none() {

@@ -1,4 +1,5 @@
-//! Pure: finds partitions on the controllers that a release of this cluster created and no IPUPartition lists.
+//! Pure: finds partitions on the controllers that a release of this cluster created and no
+//! IPUPartition lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use ipu_api::naming::Identity;
 /// A partition on a controller: the name of the controller, and the id.
 pub type RemotePartition = (String, String);
 
-/// Partitions without an owner, and since when by a monotonic clock: the clock of the machine may be set back by an hour,
-/// and each partition would stay for as long.
+/// Partitions without an owner, and since when by a monotonic clock: the clock of the machine may
+/// be set back by an hour, and each partition would stay for as long.
 pub type Suspects = BTreeMap<RemotePartition, Duration>;
 
 /// The result of a sweep.
@@ -24,9 +25,10 @@ pub struct Orphans {
 
 /// Finds the orphans among the partitions that controllers listed: names of controllers, and ids.
 ///
-/// The controllers must have been listed before the IPUPartitions that `is_held` knows: an id is recorded before its
-/// partition is requested, so an IPUPartition that was listed later contains the id of every owned partition. The grace
-/// period covers objects that return to the API server in another way (a restored backup).
+/// The controllers must have been listed before the IPUPartitions that `is_held` knows: an id is
+/// recorded before its partition is requested, so an IPUPartition that was listed later contains
+/// the id of every owned partition. The grace period covers objects that return to the API server
+/// in another way (a restored backup).
 pub fn find_orphans<'a>(
     found: impl IntoIterator<Item = (&'a str, &'a str)>,
     is_held: impl Fn(&str) -> bool,
@@ -50,8 +52,9 @@ pub fn find_orphans<'a>(
     orphans
 }
 
-/// Returns the time until the next sweep: the grace period if a partition without an owner may be removed then, otherwise
-/// the whole period. Nothing is due for partitions `in_use` before their Pods have ended, which may take days.
+/// Returns the time until the next sweep: the grace period if a partition without an owner may be
+/// removed then, otherwise the whole period. Nothing is due for partitions `in_use` before their
+/// Pods have ended, which may take days.
 pub fn until_next(
     suspects: &Suspects,
     in_use: &BTreeSet<RemotePartition>,
@@ -65,8 +68,8 @@ pub fn until_next(
     }
 }
 
-/// Removes the partitions that this IPUPartition lists from the suspects, between two sweeps: a partition that had an
-/// owner for a moment gets a new grace period.
+/// Removes the partitions that this IPUPartition lists from the suspects, between two sweeps: a
+/// partition that had an owner for a moment gets a new grace period.
 pub fn clear_owned(suspects: &mut Suspects, partition: &IPUPartition) {
     if !suspects.is_empty() {
         let held = held([partition]);
@@ -74,8 +77,8 @@ pub fn clear_owned(suspects: &mut Suspects, partition: &IPUPartition) {
     }
 }
 
-/// Names of controllers that left the list while an IPUPartition still holds something on them. They are swept for as
-/// long: after that, their addresses are unknown.
+/// Names of controllers that left the list while an IPUPartition still holds something on them.
+/// They are swept for as long: after that, their addresses are unknown.
 pub fn left_behind<N: Ord>(
     holding: impl IntoIterator<Item = N>,
     is_known: impl Fn(&N) -> bool,

@@ -49,7 +49,8 @@ struct Digests {
     sha256: String,
 }
 
-/// Returns the key that signed the manifest with this digest. It verifies the signature before it parses the statement.
+/// Returns the key that signed the manifest with this digest. It verifies the signature before it
+/// parses the statement.
 pub(super) fn verify<'a>(
     bundle: &[u8],
     keys: &'a [PublicKey],

@@ -18,7 +18,8 @@ struct MessageSignature {
     signature: String,
 }
 
-/// Returns the key that signed a file. The signature is in a Sigstore bundle, in base64, or as it is.
+/// Returns the key that signed a file. The signature is in a Sigstore bundle, in base64, or as it
+/// is.
 pub fn file_signer<'a>(
     file: &[u8],
     signature: &[u8],

@@ -28,7 +28,8 @@ struct Image {
     digest: String,
 }
 
-/// Returns the key that signed the manifest with this digest. It verifies the signature before it parses the payload.
+/// Returns the key that signed the manifest with this digest. It verifies the signature before it
+/// parses the payload.
 pub(super) fn verify<'a>(
     payload: &[u8],
     signature: &str,

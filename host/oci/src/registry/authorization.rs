@@ -48,8 +48,8 @@ impl Registry {
         }
     }
 
-    /// Fetches a token from the authorization server of the registry. The request does not follow redirects, because it has
-    /// credentials.
+    /// Fetches a token from the authorization server of the registry. The request does not follow
+    /// redirects, because it has credentials.
     async fn token(
         &self,
         realm: &str,

@@ -8,19 +8,20 @@ use jiff::Timestamp;
 use super::ipu_states::{ControllerUse, IpuState, IpuStates};
 use super::periods::{Periods, Sums, time};
 
-/// Maximum milliseconds between two observations for which the state of the first one counts. A longer time was not
-/// observed.
+/// Maximum milliseconds between two observations for which the state of the first one counts. A
+/// longer time was not observed.
 const UNSEEN_AFTER: i64 = 60_000;
 
-/// Milliseconds by which a clock may be set back. If it is set back further, it was wrong before, and the account begins
-/// again.
+/// Milliseconds by which a clock may be set back. If it is set back further, it was wrong before,
+/// and the account begins again.
 const SET_BACK_MAX: i64 = 24 * 3_600_000;
 
-/// The account of one V-IPU controller. Each moment since its beginning is counted exactly once, with all IPUs that the
-/// controller had.
+/// The account of one V-IPU controller. Each moment since its beginning is counted exactly once,
+/// with all IPUs that the controller had.
 ///
-/// A record contains times in whole seconds. Therefore the time since the last full second stays open until the second
-/// is over: another leader can continue from the record without counting a part of a second twice.
+/// A record contains times in whole seconds. Therefore the time since the last full second stays
+/// open until the second is over: another leader can continue from the record without counting a
+/// part of a second twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The millisecond in which it began: a full second.
@@ -54,8 +55,8 @@ impl Account {
         }
     }
 
-    /// Continues an account from a record. `capacity` is the number of IPUs at that time, or 0 if it is not known. The
-    /// time from then until the next observation was not observed.
+    /// Continues an account from a record. `capacity` is the number of IPUs at that time, or 0 if
+    /// it is not known. The time from then until the next observation was not observed.
     pub fn resume(status: &Accounting, capacity: u32) -> Self {
         let since = full_second(status.since.0.as_millisecond());
         let until = full_second(status.until.0.as_millisecond()).max(since);
@@ -71,7 +72,8 @@ impl Account {
         }
     }
 
-    /// Whether this account contains all that `written` contains, an account that continues a record.
+    /// Whether this account contains all that `written` contains, an account that continues a
+    /// record.
     pub(super) fn contains(&self, written: &Self) -> bool {
         self.since == written.since && self.until >= written.until
     }
@@ -84,7 +86,8 @@ impl Account {
         }
     }
 
-    /// Counts the time until `now` with the states of the last observation, and takes over those of this one.
+    /// Counts the time until `now` with the states of the last observation, and takes over those of
+    /// this one.
     pub fn observe(&mut self, observed: &ControllerUse, now: Timestamp) {
         if now.as_millisecond() < self.until - SET_BACK_MAX {
             *self = Self::begin(now);
@@ -97,8 +100,8 @@ impl Account {
         self.states = Some(IpuStates::of(observed, self.capacity));
     }
 
-    /// Counts the time until `now` with the states of the last observation, if that is recent enough. They stay, for a
-    /// later observation counts the time after `now` in the same way.
+    /// Counts the time until `now` with the states of the last observation, if that is recent
+    /// enough. They stay, for a later observation counts the time after `now` in the same way.
     pub fn count_until(&mut self, now: Timestamp) {
         let now = now.as_millisecond();
         if now - self.until <= UNSEEN_AFTER && self.states.is_some() {

@@ -24,8 +24,9 @@ impl Accounts {
         self.controllers.insert(controller.to_owned(), account);
     }
 
-    /// Replaces the accounts that were read by those that this replica counted while it led before, unless another
-    /// leader has counted more since. This replica may have lost its lease before it could write its last counts.
+    /// Replaces the accounts that were read by those that this replica counted while it led before,
+    /// unless another leader has counted more since. This replica may have lost its lease before it
+    /// could write its last counts.
     pub fn prefer_own(&mut self, own: Self) {
         for (name, account) in own.controllers.into_iter().chain(own.left) {
             if let Some(written) = self.controllers.get_mut(&name)
@@ -36,9 +37,10 @@ impl Accounts {
         }
     }
 
-    /// Applies an observation of all listed controllers. The account of a controller begins with its first answer. An
-    /// account without an observation stays unchanged while `is_kept`. Otherwise its controller is gone, and it continues
-    /// after a gap if the controller returns: a mistake in the list must not end the account of a month.
+    /// Applies an observation of all listed controllers. The account of a controller begins with
+    /// its first answer. An account without an observation stays unchanged while `is_kept`.
+    /// Otherwise its controller is gone, and it continues after a gap if the controller returns: a
+    /// mistake in the list must not end the account of a month.
     pub fn observe(
         &mut self,
         controllers: &BTreeMap<String, ControllerUse>,
@@ -70,7 +72,8 @@ impl Accounts {
         }
     }
 
-    /// Counts the time until `now` with the states of the last observation: for the last records of a replica that stops.
+    /// Counts the time until `now` with the states of the last observation: for the last records of
+    /// a replica that stops.
     pub fn count_until(&mut self, now: Timestamp) {
         for account in self.controllers.values_mut() {
             account.count_until(now);

@@ -1,10 +1,12 @@
-//! Pure: the states of the IPUs of one V-IPU controller at one moment. Each IPU is in exactly one of them.
+//! Pure: the states of the IPUs of one V-IPU controller at one moment. Each IPU is in exactly one
+//! of them.
 
 use std::sync::Arc;
 
 use strum::{IntoStaticStr, VariantArray};
 
-/// State of an IPU. The order is that in which states count if there seem to be more IPUs than the controller has.
+/// State of an IPU. The order is that in which states count if there seem to be more IPUs than the
+/// controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum IpuState {
@@ -74,8 +76,8 @@ impl IpuState {
 }
 
 impl IpuStates {
-    /// The states of `capacity` IPUs. Partitions count first, in the order of their states, then those of others, as
-    /// far as the controller has so many IPUs. The rest is free.
+    /// The states of `capacity` IPUs. Partitions count first, in the order of their states, then
+    /// those of others, as far as the controller has so many IPUs. The rest is free.
     pub(super) fn of(observed: &ControllerUse, capacity: u32) -> Self {
         if observed.total.is_none() {
             return Self::all(IpuState::Unhealthy, capacity);

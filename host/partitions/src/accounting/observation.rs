@@ -1,4 +1,5 @@
-//! Pure: the states of the IPUs of all V-IPU controllers, from the ledger, the controllers' reports, and Pods.
+//! Pure: the states of the IPUs of all V-IPU controllers, from the ledger, the controllers'
+//! reports, and Pods.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use super::ipu_states::{ControllerUse, IpuGroup, IpuState};
 use super::pod_readiness::PodCounts;
 use crate::store::Brief;
 
-/// Time after which a ready partition without any Pod is idle, whether or not a Pod has used it before. A new leader has
-/// not seen earlier Pods.
+/// Time after which a ready partition without any Pod is idle, whether or not a Pod has used it
+/// before. A new leader has not seen earlier Pods.
 const FIRST_POD_WAIT: Duration = Duration::from_mins(10);
 
 /// The report of a controller, as far as accounts need it.
@@ -41,14 +42,15 @@ pub struct LedgerUse {
     smallest_waiting: Option<u32>,
 }
 
-/// The partitions that a Pod has used, each with the time since when it was ready then. It is ready since another time
-/// after a reset.
+/// The partitions that a Pod has used, each with the time since when it was ready then. It is ready
+/// since another time after a reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedPartitions(HashMap<Uid, Option<Timestamp>>);
 
 impl LedgerUse {
-    /// The use of all partitions at `now`. `pods` returns the Pods of a namespace that use a partition, or `None` as long as
-    /// Pods are unknown. `smallest_waiting` is the size of the smallest request that waits.
+    /// The use of all partitions at `now`. `pods` returns the Pods of a namespace that use a
+    /// partition, or `None` as long as Pods are unknown. `smallest_waiting` is the size of the
+    /// smallest request that waits.
     pub fn of<'a>(
         briefs: impl Iterator<Item = &'a Brief>,
         smallest_waiting: Option<u32>,
@@ -86,8 +88,8 @@ impl LedgerUse {
         self.controllers.contains_key(name)
     }
 
-    /// The report of a controller. Partitions that it lists are of others if no IPUPartition has them, and the operator has
-    /// not just removed them.
+    /// The report of a controller. Partitions that it lists are of others if no IPUPartition has
+    /// them, and the operator has not just removed them.
     pub fn report(&self, report: &Report) -> ControllerReport {
         let name = report.controller.name.clone();
         let Ok(inventory) = &report.inventory else {

@@ -21,7 +21,8 @@ const HOUR: i64 = 3_600_000;
 pub(super) struct Sums {
     /// Of IPUs in no partition of the operator, by state in the order of [`IpuState`].
     unallocated: [u64; IpuState::ALL.len() - ALLOCATED],
-    /// Of IPUs in partitions of the operator, by namespace of the owner, and by state in the same order.
+    /// Of IPUs in partitions of the operator, by namespace of the owner, and by state in the same
+    /// order.
     namespaces: BTreeMap<Arc<str>, [u64; ALLOCATED]>,
 }
 
@@ -172,8 +173,8 @@ impl Periods {
         self
     }
 
-    /// Adds IPUs that were in these states from one millisecond until another one. The time is cut at the boundaries of
-    /// periods.
+    /// Adds IPUs that were in these states from one millisecond until another one. The time is cut
+    /// at the boundaries of periods.
     pub(super) fn add(&mut self, from: i64, until: i64, states: &IpuStates) {
         let last = self.start(until - 1);
         self.prune(last);
@@ -222,7 +223,8 @@ fn seconds(milliseconds: u64) -> f64 {
     Duration::from_millis(milliseconds).as_secs_f64()
 }
 
-/// Rounds, because most fractions have no exact binary form. Negative numbers and those beyond all times count as 0.
+/// Rounds, because most fractions have no exact binary form. Negative numbers and those beyond all
+/// times count as 0.
 fn milliseconds(seconds: f64) -> u64 {
     let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     let rounded = duration.saturating_add(Duration::from_micros(500));

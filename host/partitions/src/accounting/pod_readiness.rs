@@ -1,4 +1,5 @@
-//! The Pods that use partitions, as far as accounts need them: how many are ready, and how many have been.
+//! The Pods that use partitions, as far as accounts need them: how many are ready, and how many
+//! have been.
 
 mod watched_pod;
 
@@ -18,8 +19,8 @@ use tokio::sync::watch;
 use self::watched_pod::{Stage, WatchedPod};
 use crate::pod_users::page_memory;
 
-/// Page size of the list: whole Pods, because their readiness is in their status. Everybody who may create Pods can
-/// create large ones with the label.
+/// Page size of the list: whole Pods, because their readiness is in their status. Everybody who may
+/// create Pods can create large ones with the label.
 const PAGE: u32 = 10;
 
 /// Maximum memory of a page, in bytes.
@@ -59,7 +60,8 @@ struct Readiness {
 }
 
 impl PodReadiness {
-    /// The Pods of a namespace that use the partition with this id. `None` until all Pods are listed.
+    /// The Pods of a namespace that use the partition with this id. `None` until all Pods are
+    /// listed.
     pub(crate) fn of(&self, namespace: &Arc<str>, partition: Uid) -> Option<PodCounts> {
         let pods = self.pods.lock();
         let key = (Arc::clone(namespace), partition);
@@ -72,8 +74,8 @@ impl PodReadiness {
         self.changes.subscribe()
     }
 
-    /// Follows the Pods with partitions in the namespaces of a release, without end. `ended` gets the id of the partition
-    /// of each Pod that has ended.
+    /// Follows the Pods with partitions in the namespaces of a release, without end. `ended` gets
+    /// the id of the partition of each Pod that has ended.
     pub(crate) async fn follow(&self, client: &Client, scope: &Scope, ended: impl Fn(Uid)) {
         let with_partition = watcher::Config::default()
             .labels(PARTITION_ID_LABEL)

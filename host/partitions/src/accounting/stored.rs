@@ -12,7 +12,8 @@ pub enum StoredError {
     /// It is unreadable.
     #[error("it cannot be read")]
     Unreadable(#[source] ParseDynamicObjectError),
-    /// It has another name than the operator gives it, so another object may have the account of the same controller.
+    /// It has another name than the operator gives it, so another object may have the account of
+    /// the same controller.
     #[error("spec.address is {address}, whose IPUAccounting is named {expected}")]
     OtherName {
         /// The address in it.
@@ -22,8 +23,8 @@ pub enum StoredError {
     },
 }
 
-/// The account that an IPUAccounting stores. Only the operator writes these objects, but an admin may have created or
-/// changed one by hand.
+/// The account that an IPUAccounting stores. Only the operator writes these objects, but an admin
+/// may have created or changed one by hand.
 pub fn stored(object: DynamicObject) -> Result<IPUAccountingSpec, StoredError> {
     let name = object.name_any();
     let object: IPUAccounting = object.try_parse().map_err(StoredError::Unreadable)?;

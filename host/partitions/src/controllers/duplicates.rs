@@ -1,13 +1,16 @@
-//! Pure: entries of the admin's list that name one V-IPU controller a second time, at another address.
+//! Pure: entries of the admin's list that name one V-IPU controller a second time, at another
+//! address.
 //!
-//! The protocol has no identity of a controller. But each id that the operator gives a partition is unique, since it
-//! contains a hash of a random number, and is requested from one controller. So two controllers that list the same
-//! partitions of the operator are one. One id in both lists is not enough: a faulty controller that lists a partition of
-//! another one must not end that one's service. Other ids prove nothing: users choose them, and Graphcore's operator
-//! computes its own from names.
+//! The protocol has no identity of a controller. But each id that the operator gives a partition is
+//! unique, since it contains a hash of a random number, and is requested from one controller. So
+//! two controllers that list the same partitions of the operator are one. One id in both lists is
+//! not enough: a faulty controller that lists a partition of another one must not end that one's
+//! service. Other ids prove nothing: users choose them, and Graphcore's operator computes its own
+//! from names.
 //!
-//! The list of an empty controller proves nothing. Therefore a result stays until the address leads to another controller:
-//! for a minute, the first one lists partitions of the operator, and the second one lists none of them.
+//! The list of an empty controller proves nothing. Therefore a result stays until the address leads
+//! to another controller: for a minute, the first one lists partitions of the operator, and the
+//! second one lists none of them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -46,7 +49,8 @@ struct Duplicate {
 }
 
 impl Duplicates {
-    /// Whether the last comparison is so old that the next one may follow, or was of other controllers than `names`.
+    /// Whether the last comparison is so old that the next one may follow, or was of other
+    /// controllers than `names`.
     pub fn is_due<'a>(&self, names: impl Iterator<Item = &'a str>, now: Instant) -> bool {
         self.compared.as_ref().is_none_or(|(at, before)| {
             now.saturating_duration_since(*at) >= PERIOD
@@ -54,8 +58,8 @@ impl Duplicates {
         })
     }
 
-    /// Compares the lists of all controllers, in the order of the admin's list. Returns the second names, each with the
-    /// first one.
+    /// Compares the lists of all controllers, in the order of the admin's list. Returns the second
+    /// names, each with the first one.
     pub fn compare(&mut self, lists: &[ListedIds<'_>], now: Instant) -> BTreeMap<String, String> {
         let names = lists.iter().map(|list| list.name.to_owned());
         self.compared = Some((now, names.collect()));
@@ -97,8 +101,8 @@ impl ListedIds<'_> {
 }
 
 impl Duplicate {
-    /// The same result, if these lists, which are not the same now, do not refute it. `earlier` are the controllers before
-    /// it in the admin's list.
+    /// The same result, if these lists, which are not the same now, do not refute it. `earlier` are
+    /// the controllers before it in the admin's list.
     fn unless_refuted(
         &self,
         list: &ListedIds<'_>,

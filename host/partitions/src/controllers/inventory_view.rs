@@ -3,8 +3,8 @@
 use ipu_api::guest::placement::{ControllerView, SizeCount};
 use vipu_client::model::Inventory;
 
-/// Returns `view` with the IPUs of this inventory. Of the partitions that were created since the list, only the sizes
-/// are known.
+/// Returns `view` with the IPUs of this inventory. Of the partitions that were created since the
+/// list, only the sizes are known.
 pub fn with_inventory(view: ControllerView, inventory: &Inventory) -> ControllerView {
     let blocks = inventory.free_blocks.as_deref().into_iter().flatten().rev();
     let free_blocks = blocks.map(|(&ipus, &count)| SizeCount { ipus, count });

@@ -1,4 +1,5 @@
-//! What the pool remembers of its controllers for later decisions: failures, refused sizes, and numbers of IPUs.
+//! What the pool remembers of its controllers for later decisions: failures, refused sizes, and
+//! numbers of IPUs.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,13 +26,14 @@ impl ControllerPool {
         self.failure_log().stats(controller, Timestamp::now())
     }
 
-    /// Time of the last failure or reset of a controller within a day, as this process has seen them.
+    /// Time of the last failure or reset of a controller within a day, as this process has seen
+    /// them.
     pub fn last_failure(&self, controller: &str) -> Option<Timestamp> {
         self.failure_log().last(controller, Timestamp::now())
     }
 
-    /// Notes the state of partition `id`, which has this number of GCDs. If it has just failed, this reads its IPUs from the
-    /// controller, and logs those that fail repeatedly.
+    /// Notes the state of partition `id`, which has this number of GCDs. If it has just failed,
+    /// this reads its IPUs from the controller, and logs those that fail repeatedly.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
         let now = Timestamp::now();
         let failure = self
@@ -52,14 +54,15 @@ impl ControllerPool {
         }
     }
 
-    /// Place of the first IPU of partition `id` in the last list of this controller. `None`: not known.
+    /// Place of the first IPU of partition `id` in the last list of this controller. `None`: not
+    /// known.
     pub(crate) fn first_ipu(&self, controller: &ControllerRef, id: &str) -> Option<u32> {
         let listed = self.inventories.last_list(&controller.name);
         listed.iter().find(|listed| listed.id == id)?.first_ipu
     }
 
-    /// Notes what a report says of its controller for later decisions. While the controller has fewer IPUs than lately,
-    /// nobody knows which of them are missing: the report loses the places.
+    /// Notes what a report says of its controller for later decisions. While the controller has
+    /// fewer IPUs than lately, nobody knows which of them are missing: the report loses the places.
     pub(super) fn remember(&self, report: &mut Report) {
         let known = self.sizes.lock().most(&report.controller.name);
         if let Ok(inventory) = &mut report.inventory
@@ -76,7 +79,8 @@ impl ControllerPool {
         self.sizes.lock().listed(name, total, Timestamp::now());
     }
 
-    /// Finds the controllers that are in the list under two names, by the partitions in these reports.
+    /// Finds the controllers that are in the list under two names, by the partitions in these
+    /// reports.
     pub(super) fn find_duplicates(&self, reports: &[Report]) {
         let Some(identity) = &self.identity else {
             return;
@@ -112,7 +116,8 @@ impl ControllerPool {
         self.refusals.lock().standing(Timestamp::now())
     }
 
-    /// The most IPUs that each controller has reported lately, without those that the admin lists as gone or renamed.
+    /// The most IPUs that each controller has reported lately, without those that the admin lists
+    /// as gone or renamed.
     pub(super) fn known_sizes(&self) -> BTreeMap<String, u32> {
         let known = self.registry.known();
         let mut sizes = self.sizes.lock().at(Timestamp::now());
@@ -132,8 +137,9 @@ impl ControllerPool {
         self.failure_log.lock()
     }
 
-    /// Limits the largest partition of each controller to sizes that it has not refused, as far as this process knows.
-    /// Returns the controllers that have refused a partition smaller than their free IPUs.
+    /// Limits the largest partition of each controller to sizes that it has not refused, as far as
+    /// this process knows. Returns the controllers that have refused a partition smaller than their
+    /// free IPUs.
     pub fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
         self.refusals.lock().limit(views, Timestamp::now())
     }

@@ -1,12 +1,14 @@
-//! Bounds the reconciles that call one V-IPU controller, so that one that answers slowly leaves permits to the others.
+//! Bounds the reconciles that call one V-IPU controller, so that one that answers slowly leaves
+//! permits to the others.
 //!
-//! A reconcile waits for a controller outside its slot of the work queue, and keeps what it has read. The number of
-//! permits bounds how many do that, however many IPUPartitions there are. Each controller may have as many permits as are
-//! free beside its own: one that does not answer gets half of them, several get a smaller part each, and some always stay
-//! free. A controller that is called for the first time gets a permit even if others have all of them.
+//! A reconcile waits for a controller outside its slot of the work queue, and keeps what it has
+//! read. The number of permits bounds how many do that, however many IPUPartitions there are. Each
+//! controller may have as many permits as are free beside its own: one that does not answer gets
+//! half of them, several get a smaller part each, and some always stay free. A controller that is
+//! called for the first time gets a permit even if others have all of them.
 //!
-//! A reconcile without a permit ends before it has begun anything on the controller. It begins again when another one
-//! releases its permit.
+//! A reconcile without a permit ends before it has begun anything on the controller. It begins
+//! again when another one releases its permit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -45,8 +47,8 @@ struct OfController {
     waiting: Waiting,
 }
 
-/// Names in the order of their last arrival. Thousands can wait for a controller that does not answer, and each comes
-/// again every few seconds, so a name is found without a search.
+/// Names in the order of their last arrival. Thousands can wait for a controller that does not
+/// answer, and each comes again every few seconds, so a name is found without a search.
 #[derive(Debug, Default)]
 struct Waiting {
     by_arrival: BTreeMap<u64, Arc<str>>,
@@ -68,8 +70,8 @@ impl ControllerPermits {
         let _ = self.0.reconcile.set(reconcile);
     }
 
-    /// A permit of this controller for a reconcile of the IPUPartition with this name. `None`: the controller has as many
-    /// as it may have now, and the name is sent later.
+    /// A permit of this controller for a reconcile of the IPUPartition with this name. `None`: the
+    /// controller has as many as it may have now, and the name is sent later.
     pub(crate) fn acquire(&self, controller: &str, name: &Arc<str>) -> Option<Permit> {
         let mut state = self.0.state.lock();
         let left = PERMITS.saturating_sub(state.taken);
@@ -113,8 +115,8 @@ impl Drop for Permit {
 }
 
 impl State {
-    /// Releases a permit. Returns the IPUPartitions that are reconciled now: the next one, or all if the controller has no
-    /// permit left whose release would trigger another one.
+    /// Releases a permit. Returns the IPUPartitions that are reconciled now: the next one, or all
+    /// if the controller has no permit left whose release would trigger another one.
     fn release(&mut self, controller: &str) -> Vec<Arc<str>> {
         let Some(there) = self.controllers.get_mut(controller) else {
             return Vec::new();

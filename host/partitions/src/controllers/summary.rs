@@ -1,5 +1,5 @@
-//! Pure: the figures of each V-IPU controller, without the owners of its partitions: for `/controllers` and
-//! VIPUControllers.
+//! Pure: the figures of each V-IPU controller, without the owners of its partitions: for
+//! `/controllers` and VIPUControllers.
 
 use std::collections::BTreeMap;
 
@@ -32,9 +32,11 @@ pub struct Summary {
     pub used_ipus: u32,
     /// IPUs in partitions of others.
     pub used_by_others: u32,
-    /// The largest partition that could be created now, in IPUs: an estimate unless `freeIpus` is known.
+    /// The largest partition that could be created now, in IPUs: an estimate unless `freeIpus` is
+    /// known.
     pub largest_free: u32,
-    /// Places of the free IPUs, as ranges such as `4-7,16-63`. Missing: the controller does not report them.
+    /// Places of the free IPUs, as ranges such as `4-7,16-63`. Missing: the controller does not
+    /// report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_ipus: Option<String>,
     /// Version of its server, if it reports one.

@@ -16,12 +16,12 @@ use tokio::sync::Notify;
 use crate::store::Brief;
 use crate::store::watch::Watched;
 
-/// Maximum age of the cached entries, and of the partitions on a drained controller: reading them for each of thousands
-/// of requests would take too long.
+/// Maximum age of the cached entries, and of the partitions on a drained controller: reading them
+/// for each of thousands of requests would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
-/// Time for which a request counts as refused after a refusal: it is tried again several times a minute, and no refusal
-/// is in its status while it is.
+/// Time for which a request counts as refused after a refusal: it is tried again several times a
+/// minute, and no refusal is in its status while it is.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
 
 /// IPUPartitions of the cache.
@@ -51,8 +51,8 @@ impl QueueState {
         MutexGuard::map(self.state.lock(), |state| &mut state.requests)
     }
 
-    /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again
-    /// with it.
+    /// Returns the decision for a partition that needs a controller. Without one, the partition is
+    /// reconciled again with it.
     pub(crate) fn ask(
         &self,
         partition: &IPUPartition,
@@ -134,7 +134,8 @@ impl QueueState {
         entries
     }
 
-    /// Marks the waiting requests that are stalled or were refused, which their objects do not show.
+    /// Marks the waiting requests that are stalled or were refused, which their objects do not
+    /// show.
     pub(crate) fn update(&self, entries: &mut Vec<QueueEntry>, watched: &Watched) {
         self.state.lock().update(entries, watched);
     }
@@ -163,7 +164,8 @@ impl State {
         self.update_refused(entries);
     }
 
-    /// Forgets refusals of requests that have a partition by now, also one whose creation had no answer.
+    /// Forgets refusals of requests that have a partition by now, also one whose creation had no
+    /// answer.
     fn forget_served(&mut self, watched: &Watched) {
         if self.refused.is_empty() {
             return;
@@ -176,8 +178,8 @@ impl State {
         self.refused.retain(|uid, _| !served.contains(uid));
     }
 
-    /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would
-    /// get the capacity that is reserved for it whenever it is tried.
+    /// Marks the entries that were refused lately. A request that is being tried again waits on:
+    /// otherwise others would get the capacity that is reserved for it whenever it is tried.
     fn update_refused(&mut self, entries: &mut Vec<QueueEntry>) {
         let now = Instant::now();
         self.refused

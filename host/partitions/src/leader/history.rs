@@ -1,4 +1,5 @@
-//! Data of earlier reconciles of an IPUPartition for the next one: the number without an action, and the last report.
+//! Data of earlier reconciles of an IPUPartition for the next one: the number without an action,
+//! and the last report.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +27,8 @@ impl ReconcileHistory {
         *count
     }
 
-    /// Whether this text differs from the last report. A lasting problem is checked repeatedly and reported once.
+    /// Whether this text differs from the last report. A lasting problem is checked repeatedly and
+    /// reported once.
     pub(crate) fn is_news(&self, uid: &str, text: &str) -> bool {
         let text = Uid::of(text);
         let before = self.reports.lock().insert(Uid::of(uid), text);
@@ -40,7 +42,8 @@ impl ReconcileHistory {
         self.reports.lock().remove(&uid);
     }
 
-    /// Drops the histories of all other IPUPartitions. Some vanish without a reconcile that sees it.
+    /// Drops the histories of all other IPUPartitions. Some vanish without a reconcile that sees
+    /// it.
     pub(crate) fn retain(&self, existing: &HashSet<Uid>) {
         let mut idle_rounds = self.idle_rounds.lock();
         idle_rounds.retain(|uid, _| existing.contains(uid));

@@ -1,5 +1,5 @@
-//! Read-your-writes for IPUPartitions: the versions that this process wrote last, so that no reconcile decides on an
-//! older copy. The watch lags behind for a moment.
+//! Read-your-writes for IPUPartitions: the versions that this process wrote last, so that no
+//! reconcile decides on an older copy. The watch lags behind for a moment.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Expectations, version_number};
 use parking_lot::Mutex;
 
-/// Longest wait for the watch. Versions go back when an admin restores the API server from a backup. Then the older
-/// copy is the current one, and the API server refuses a write if it is not.
+/// Longest wait for the watch. Versions go back when an admin restores the API server from a
+/// backup. Then the older copy is the current one, and the API server refuses a write if it is not.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The version of each object that was written recently.
@@ -22,8 +22,8 @@ impl Default for ReadYourWrites {
 }
 
 impl ReadYourWrites {
-    /// Notes the version of a write to the object with this UID. A version that is not a number cannot be compared, and
-    /// is not stored.
+    /// Notes the version of a write to the object with this UID. A version that is not a number
+    /// cannot be compared, and is not stored.
     pub(crate) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
         let uid = Uid::of(uid);
         match version.and_then(version_number) {
@@ -40,8 +40,8 @@ impl ReadYourWrites {
         expectations.remaining(uid, now)
     }
 
-    /// Notes that the finalizer of the object with this UID was removed. An older copy still lists its partitions, and
-    /// a reconcile of it would remove those that were given up by force.
+    /// Notes that the finalizer of the object with this UID was removed. An older copy still lists
+    /// its partitions, and a reconcile of it would remove those that were given up by force.
     pub(crate) fn note_release(&self, uid: &str, now: Instant) {
         let uid = Uid::of(uid);
         let mut expectations = self.0.lock();

@@ -21,7 +21,8 @@ use super::ANSWER_LIMIT;
 use crate::controllers::ControllerPool;
 use crate::store::Brief;
 
-/// Age at which the addresses of a partition are read again: a program may reset its partition, which may move it.
+/// Age at which the addresses of a partition are read again: a program may reset its partition,
+/// which may move it.
 const AGE: Duration = Duration::from_mins(10);
 
 /// The same if the V-IPU controller has reported no address.
@@ -77,7 +78,8 @@ pub(super) fn is_ready(brief: &Brief) -> bool {
 }
 
 impl Machines {
-    /// Reads the addresses of partitions that are not known or were read too long ago, and forgets those of others.
+    /// Reads the addresses of partitions that are not known or were read too long ago, and forgets
+    /// those of others.
     pub(super) async fn refresh(&self, ready: &[Arc<IPUPartition>], pool: &ControllerPool) {
         let due = due(&mut self.0.lock(), ready, clock::now());
         let reads = due.into_iter().map(|due| self.read(due, pool));
@@ -91,7 +93,8 @@ impl Machines {
         let Due {
             key, ipus, gcds, ..
         } = due;
-        // Before the call, so that a controller that does not answer holds up no other one at the next scrape.
+        // Before the call, so that a controller that does not answer holds up no other one at the
+        // next scrape.
         self.record(&key, BTreeMap::new());
         if let Ok(client) = pool.client(&due.controller) {
             let devices = client.devices(&key.id, gcds).await;
@@ -155,8 +158,8 @@ fn key(partition: &IPUPartition) -> Option<Key> {
     })
 }
 
-/// Forgets partitions that are not ready. Returns those whose addresses are to be read at `now`: first those that were
-/// never read, then those that were read longest ago.
+/// Forgets partitions that are not ready. Returns those whose addresses are to be read at `now`:
+/// first those that were never read, then those that were read longest ago.
 fn due(known: &mut HashMap<Key, Entry>, ready: &[Arc<IPUPartition>], now: Timestamp) -> Vec<Due> {
     let mut kept = HashMap::with_capacity(ready.len());
     let mut due = Vec::new();
@@ -195,8 +198,8 @@ fn asked(partition: &IPUPartition, key: &Key) -> Option<Due> {
     })
 }
 
-/// IPUs on each machine, of at most as many devices as the partition has IPUs. Text that is no address counts for none,
-/// so that no text of a V-IPU controller becomes a label.
+/// IPUs on each machine, of at most as many devices as the partition has IPUs. Text that is no
+/// address counts for none, so that no text of a V-IPU controller becomes a label.
 fn by_machine(devices: &[Device], ipus: u32) -> BTreeMap<IpAddr, u32> {
     let mut machines = BTreeMap::new();
     let most = usize::try_from(ipus).unwrap_or(usize::MAX);

@@ -1,4 +1,5 @@
-//! Pure: the fields of a Node that the watch decodes. Its images, addresses and other conditions are skipped.
+//! Pure: the fields of a Node that the watch decodes. Its images, addresses and other conditions
+//! are skipped.
 
 use std::borrow::Cow;
 

@@ -98,7 +98,8 @@ async fn of_many_pods_with_an_id_a_few_are_read_and_the_message_says_so() {
     assert!(asked.iter().all(|query| query.contains("&limit=2")));
 }
 
-/// A Pod with unreadable fields is a user like others, and a Pod that is being deleted still uses its partition.
+/// A Pod with unreadable fields is a user like others, and a Pod that is being deleted still uses
+/// its partition.
 #[tokio::test]
 async fn the_api_server_leaves_out_pods_that_have_ended_and_orphans_are_used_on_nodes_only() {
     let (users, asked) = cluster(vec![pod(0, "any"), pod(1, "any")], Vec::new());

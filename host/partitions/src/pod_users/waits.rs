@@ -1,5 +1,5 @@
-//! The IPUPartitions that wait until no Pod uses a partition. The watch of Pods triggers them, so that none has to list the
-//! Pods again and again.
+//! The IPUPartitions that wait until no Pod uses a partition. The watch of Pods triggers them, so
+//! that none has to list the Pods again and again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -32,8 +32,8 @@ impl PodWaits {
         self.waiting.lock().remove(&Uid::of(id));
     }
 
-    /// A Pod that used the partition with this id has ended. Others may still use it: then the IPUPartition begins to wait
-    /// again.
+    /// A Pod that used the partition with this id has ended. Others may still use it: then the
+    /// IPUPartition begins to wait again.
     pub(crate) fn pod_ended(&self, id: Uid) {
         let name = self.waiting.lock().remove(&id);
         if let (Some(name), Some(reconcile)) = (name, self.reconcile.get()) {

@@ -21,7 +21,8 @@ use crate::accounting::pod_readiness::PodReadiness;
 use crate::accounting::stored::stored;
 use crate::leader::Context;
 
-/// Time between two reads of the controllers. A partition that others create is seen as late as that.
+/// Time between two reads of the controllers. A partition that others create is seen as late as
+/// that.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// Shortest time between two observations, so that a burst of changes is one.
@@ -66,8 +67,8 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 }
 
 impl Recorder {
-    /// Continues the accounts of the previous leader, which may have been this replica. Counting starts after the
-    /// IPUAccountings are read, because the new accounts continue them.
+    /// Continues the accounts of the previous leader, which may have been this replica. Counting
+    /// starts after the IPUAccountings are read, because the new accounts continue them.
     async fn resume(&self) {
         loop {
             match previous(&self.context.client).await {
@@ -144,8 +145,8 @@ impl Recorder {
     }
 }
 
-/// The accounts in all IPUAccountings, also those of controllers that are not in the list now. An unreadable object must
-/// not stop the others.
+/// The accounts in all IPUAccountings, also those of controllers that are not in the list now. An
+/// unreadable object must not stop the others.
 async fn previous(client: &Client) -> Result<Accounts, kube::Error> {
     let kind = ApiResource::erase::<IPUAccounting>(&());
     let objects = Api::<DynamicObject>::all_with(client.clone(), &kind);

@@ -1,5 +1,6 @@
-//! Advertises the IPUs of V-IPU controllers on the nodes that reach them: Kubernetes then schedules Pods with the limit
-//! `graphcore.ai/ipu`, and counts it in quotas. The ledger alone decides which Pod gets which IPUs.
+//! Advertises the IPUs of V-IPU controllers on the nodes that reach them: Kubernetes then schedules
+//! Pods with the limit `graphcore.ai/ipu`, and counts it in quotas. The ledger alone decides which
+//! Pod gets which IPUs.
 
 pub mod decide;
 

@@ -1,10 +1,12 @@
-//! Maintains a VIPUController for each V-IPU controller of the admin's list, and applies the cordons in them.
+//! Maintains a VIPUController for each V-IPU controller of the admin's list, and applies the
+//! cordons in them.
 //!
-//! `watch` caches the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan`
-//! (pure) compares the objects with the state of the controllers (`status`, pure), and `run` applies its changes. If
-//! several releases list one controller, one release manages its object, and a label of the object names it. The others
-//! do not write the object while that release exists, but all of them apply its cordon. `accounts` writes the accounts of
-//! IPU-seconds beside them, for the controllers whose objects this release manages.
+//! `watch` caches the objects in each replica, and passes cordons to the registry. The leader runs
+//! [`run`]: `plan` (pure) compares the objects with the state of the controllers (`status`, pure),
+//! and `run` applies its changes. If several releases list one controller, one release manages its
+//! object, and a label of the object names it. The others do not write the object while that
+//! release exists, but all of them apply its cordon. `accounts` writes the accounts of IPU-seconds
+//! beside them, for the controllers whose objects this release manages.
 
 mod accounts;
 mod fit;
@@ -45,7 +47,8 @@ const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// Time for the last accounts of a replica that stops.
 const LAST_ACCOUNTS: Duration = Duration::from_secs(5);
 
-/// Failures that end a pass, and are logged: mostly the next requests would fail for the same reason.
+/// Failures that end a pass, and are logged: mostly the next requests would fail for the same
+/// reason.
 const FAILURES_MAX: usize = 3;
 
 /// The release that manages the objects.
@@ -201,7 +204,8 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
     memory.of_others = of_others;
 }
 
-/// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next pass.
+/// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next
+/// pass.
 async fn execute(
     context: &Context,
     manager: &ManagingRelease,

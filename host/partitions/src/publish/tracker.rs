@@ -1,4 +1,5 @@
-//! Maintains the ConfigMap that shows users, also those of Graphcore's operator, which job has which partition.
+//! Maintains the ConfigMap that shows users, also those of Graphcore's operator, which job has
+//! which partition.
 
 mod summary;
 
@@ -27,7 +28,8 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Writes the summary after changes, until `stop`. It is only for users: a failed write is logged.
+    /// Writes the summary after changes, until `stop`. It is only for users: a failed write is
+    /// logged.
     pub async fn run(self, client: Client, partitions: Watched, stop: CancellationToken) {
         let (mut written, mut last_changes) = (None, 0);
         loop {
@@ -58,7 +60,8 @@ impl Tracker {
         }
     }
 
-    /// Writes by server-side apply: keys of others stay, and own keys that are no longer set are removed.
+    /// Writes by server-side apply: keys of others stay, and own keys that are no longer set are
+    /// removed.
     async fn write(
         &self,
         client: &Client,

@@ -1,5 +1,5 @@
-//! The effects of a reconcile in the operator. No other module of the reconciler writes to an IPUPartition or calls a
-//! controller.
+//! The effects of a reconcile in the operator. No other module of the reconciler writes to an
+//! IPUPartition or calls a controller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,8 @@ use crate::reconcile::vipu_calls;
 /// Failure of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EffectError {
-    /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
+    /// The object was changed meanwhile, or is gone: the reconcile starts again with the current
+    /// one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica did not renew its leadership in time: another one may lead.
@@ -55,8 +56,8 @@ pub(crate) enum EffectError {
 
 /// The API server, the V-IPU controllers and placement, as one reconcile of the leader uses them.
 ///
-/// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop the partitions of
-/// others.
+/// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop
+/// the partitions of others.
 pub(super) struct OperatorEffects<'a> {
     context: &'a Context,
     slot: &'a Slot,
@@ -197,7 +198,8 @@ impl Effects for OperatorEffects<'_> {
     }
 }
 
-/// The live Pods that use partition `id`. If there are some, the end of one triggers the next reconcile.
+/// The live Pods that use partition `id`. If there are some, the end of one triggers the next
+/// reconcile.
 async fn users(
     context: &Context,
     partition: &IPUPartition,
@@ -260,8 +262,8 @@ async fn write(
     let note = events::of_change(&before, &status);
     let mut desired = partition.clone();
     desired.status = Some(status);
-    // A replacement with the version that was read: the API server refuses it after any other write, and it removes
-    // fields that are no longer set.
+    // A replacement with the version that was read: the API server refuses it after any other
+    // write, and it removes fields that are no longer set.
     let api = Api::<Trimmed<IPUPartition>>::all(context.client.clone());
     let (name, params) = (partition.name_any(), PostParams::default());
     let replaced = api.replace_subresource("status", &name, &params, &desired);

@@ -16,8 +16,8 @@ pub(crate) enum Sweep {
     Never,
 }
 
-/// The event for the change from one status to the next, if any. Waiting is reported once, not with each change of the
-/// free IPUs.
+/// The event for the change from one status to the next, if any. Waiting is reported once, not with
+/// each change of the free IPUs.
 pub(crate) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Event> {
     if let Some((reason, message)) = state_unknown::to_fix(after)
         && state_unknown::of(before) != Some(reason)
@@ -63,9 +63,10 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     Some(normal("Placed", message))
 }
 
-/// The event of an object that is removed, with the partitions that were abandoned by force: those that the sweep
-/// removes later, and those that only a user can remove, because another cluster or Graphcore's operator generated the
-/// id. An IPUJob reports the release itself, and the object exists until nothing is left.
+/// The event of an object that is removed, with the partitions that were abandoned by force: those
+/// that the sweep removes later, and those that only a user can remove, because another cluster or
+/// Graphcore's operator generated the id. An IPUJob reports the release itself, and the object
+/// exists until nothing is left.
 pub(crate) fn of_release(
     owner: &PartitionOwner,
     status: &IPUPartitionStatus,

@@ -38,13 +38,14 @@ pub fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteS
     }
 }
 
-/// Whether a created partition is gone, so that the controller has more free IPUs than it reported before.
+/// Whether a created partition is gone, so that the controller has more free IPUs than it reported
+/// before.
 pub fn is_gone(attempt: &Attempt, remote_state: &RemoteState) -> bool {
     attempt.outcome == AttemptOutcome::Created && *remote_state == RemoteState::Absent
 }
 
-/// An active partition can be used although an operation on it failed (a refused reset). A partition that is being
-/// reset cannot be used, but has not failed.
+/// An active partition can be used although an operation on it failed (a refused reset). A
+/// partition that is being reset cannot be used, but has not failed.
 fn condense(ready: ReadyState, operation: OperationState) -> HealthState {
     match (ready, operation) {
         (ReadyState::Removed, _) | (_, OperationState::Removing) => HealthState::Removing,

@@ -29,8 +29,8 @@ pub(crate) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let unsuited = found.unsuited(&queue::entry(partition, now));
     found.open.retain(|view| !unsuited.contains_key(&view.name));
     let open = found.open;
-    // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that
-    // it left for.
+    // The queue is read again: a partition that has just left the controller waits in it, and needs
+    // the capacity that it left for.
     let (asked, mut entries) = watched.read(|cache| {
         let asked = cache.briefs().flat_map(|(one, _)| &one.requested);
         let asked: Vec<_> = asked.cloned().collect();

@@ -11,8 +11,8 @@ use super::events;
 use crate::leader::Context;
 use crate::store::Guarded;
 
-/// Logs the problem of the object and writes an event. `error` comes from the watch and names no field, so this reads the
-/// object again.
+/// Logs the problem of the object and writes an event. `error` comes from the watch and names no
+/// field, so this reads the object again.
 pub(crate) async fn report(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());

@@ -100,8 +100,9 @@ pub(super) async fn remote_state(
     remote_state
 }
 
-/// Reads the state. A partition that has just become active with another size than requested counts as failed. Its first
-/// state and its IPUs are read at the same time, because most partitions are active when their creation returns.
+/// Reads the state. A partition that has just become active with another size than requested counts
+/// as failed. Its first state and its IPUs are read at the same time, because most partitions are
+/// active when their creation returns.
 async fn read_state(
     context: &Context,
     partition: &IPUPartition,

@@ -28,7 +28,8 @@ pub(super) fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartiti
     })
 }
 
-/// Asks the guest for a controller for this partition. Returns also whether it denied the partition free capacity.
+/// Asks the guest for a controller for this partition. Returns also whether it denied the partition
+/// free capacity.
 pub(super) async fn decide(
     context: &Context,
     pass: &Pass,
@@ -56,7 +57,8 @@ pub(super) async fn decide(
     (answer, is_denied)
 }
 
-/// Calls the placement guest. Returns also whether it denies a controller if the serial walk chooses one.
+/// Calls the placement guest. Returns also whether it denies a controller if the serial walk
+/// chooses one.
 async fn ask(
     context: &Context,
     partition: &IPUPartition,

@@ -7,8 +7,9 @@ use ipu_placement::drain;
 use crate::leader::Context;
 use crate::store::Brief;
 
-/// IPUPartitions on a drained controller that are evaluated after a release of IPUs. Each reads the queue and the capacity
-/// of all controllers. The others are evaluated periodically, and when their turn comes.
+/// IPUPartitions on a drained controller that are evaluated after a release of IPUs. Each reads the
+/// queue and the capacity of all controllers. The others are evaluated periodically, and when their
+/// turn comes.
 const NEXT_TO_MOVE: usize = 16;
 
 /// The IPUPartitions that may be the next to leave drained controllers, after a release of IPUs.

@@ -1,5 +1,5 @@
-//! Pure: objects of other releases. The cache stores only the partitions that they certainly or possibly hold on V-IPU
-//! controllers.
+//! Pure: objects of other releases. The cache stores only the partitions that they certainly or
+//! possibly hold on V-IPU controllers.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
@@ -20,8 +20,8 @@ pub(super) struct Other {
 }
 
 impl Cache {
-    /// Applies an object of another release. The cache stores only its allocations, which are not free here either, and
-    /// its requests.
+    /// Applies an object of another release. The cache stores only its allocations, which are not
+    /// free here either, and its requests.
     pub fn apply_other(&mut self, partition: &IPUPartition) {
         let held = allocations::allocations(partition, |name| word(&mut self.words, name));
         let requested = allocations::requested(partition, |name| word(&mut self.words, name));
@@ -37,8 +37,8 @@ impl Cache {
         self.account(change);
     }
 
-    /// The requests of all objects, including those of other releases, with an unknown result: each with its controller
-    /// and its IPUs. None of them is an allocation.
+    /// The requests of all objects, including those of other releases, with an unknown result: each
+    /// with its controller and its IPUs. None of them is an allocation.
     pub fn unsettled(&self) -> impl Iterator<Item = (&str, u32)> {
         let all = self.store.objects().values().flat_map(|known| {
             let (held, requested) = match known {

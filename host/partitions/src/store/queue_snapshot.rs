@@ -1,7 +1,7 @@
 //! The queue for readers that decide nothing: they share entries that are at most a second old.
 //!
-//! All requests are read under the lock of the cache, for which every reconcile waits. Any client may call `/query` a
-//! hundred times a second.
+//! All requests are read under the lock of the cache, for which every reconcile waits. Any client
+//! may call `/query` a hundred times a second.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 /// Maximum age of the entries.
 const AGE: Duration = Duration::from_secs(1);
 
-/// Age at which the leader's list of stalled requests expires: it makes a new one about every ten seconds.
+/// Age at which the leader's list of stalled requests expires: it makes a new one about every ten
+/// seconds.
 const STALLED_AGE: Duration = Duration::from_mins(1);
 
 /// The queue, as it was last read.

@@ -1,5 +1,5 @@
-//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in
-//! the leader.
+//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for
+//! the reconciler in the leader.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub struct PartitionWatch {
     scope: Scope,
 }
 
-/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of other owners are
-/// stored only with their allocations. All of them count in `namespaces`.
+/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of
+/// other owners are stored only with their allocations. All of them count in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (set_listed, listed) = watch::channel(false);
@@ -100,13 +100,15 @@ impl Watched {
         }
     }
 
-    /// The waiting requests at `now`, in order, a second old at most: for readers that decide nothing.
+    /// The waiting requests at `now`, in order, a second old at most: for readers that decide
+    /// nothing.
     pub fn queue(&self, now: Timestamp) -> Arc<[QueueEntry]> {
         let read = || self.read(|cache| cache.queue(now));
         self.shared_queue.entries(read)
     }
 
-    /// Notes the UIDs of requests that wait for something other than capacity, so that nothing is reserved for them.
+    /// Notes the UIDs of requests that wait for something other than capacity, so that nothing is
+    /// reserved for them.
     pub(crate) fn set_stalled(&self, stalled: HashSet<Uid>) {
         self.shared_queue.set_stalled(stalled);
     }
@@ -168,8 +170,8 @@ impl PartitionWatch {
     }
 }
 
-/// The object of an event, if another release serves its owner. The owner of an unreadable object is unknown: every
-/// release reports it, until it is known to belong to another one.
+/// The object of an event, if another release serves its owner. The owner of an unreadable object
+/// is unknown: every release reports it, until it is known to belong to another one.
 fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
     let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
         return None;

@@ -13,8 +13,8 @@ use super::{Found, SweepError, ownerless};
 use crate::controllers::ControllerPool;
 use crate::pod_users::PodUsers;
 
-/// Tasks of a course at the same time: a V-IPU controller may take seconds to remove a partition, and may have hundreds to
-/// remove.
+/// Tasks of a course at the same time: a V-IPU controller may take seconds to remove a partition,
+/// and may have hundreds to remove.
 const CONCURRENT: usize = 4;
 
 /// A course whose tasks are being performed.
@@ -32,8 +32,8 @@ pub(super) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Performs the tasks of several courses concurrently, and returns the courses. `found` are the partitions on the
-    /// controllers.
+    /// Performs the tasks of several courses concurrently, and returns the courses. `found` are the
+    /// partitions on the controllers.
     pub(super) async fn run_all(
         &self,
         found: &[Found],
@@ -52,8 +52,8 @@ impl Executor<'_> {
         join_all([(); CONCURRENT].map(|()| self.run_next(found, &course))).await;
     }
 
-    /// Performs one task after the other. A partition that no Pod uses is removed immediately: its removal is the first
-    /// of the tasks, and nothing is awaited before.
+    /// Performs one task after the other. A partition that no Pod uses is removed immediately: its
+    /// removal is the first of the tasks, and nothing is awaited before.
     async fn run_next(&self, found: &[Found], course: &Running<'_>) {
         loop {
             let task = course.lock().next_task();
@@ -93,8 +93,8 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists. Of many, some are not
-    /// counted.
+    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists. Of
+    /// many, some are not counted.
     async fn count_users(&self, (name, id): &RemotePartition) -> Result<usize, SweepError> {
         let users = self.pod_users.of_orphan(id).await;
         let users = users.map_err(SweepError::Users)?;
@@ -109,8 +109,8 @@ impl Executor<'_> {
         Ok(users.len())
     }
 
-    /// Removes a partition of this cluster that no IPUPartition lists and no Pod uses. Returns whether its controller
-    /// has answered.
+    /// Removes a partition of this cluster that no IPUPartition lists and no Pod uses. Returns
+    /// whether its controller has answered.
     async fn remove(&self, found: &Found) -> bool {
         let (name, id) = found.key();
         let controller = &*found.controller;

@@ -1,4 +1,5 @@
-//! Reads whole lists from the API server, page by page: the attempts of IPUPartitions, and the existing owners.
+//! Reads whole lists from the API server, page by page: the attempts of IPUPartitions, and the
+//! existing owners.
 
 use std::collections::HashSet;
 
@@ -18,26 +19,27 @@ use super::SweepError;
 /// Page size of lists. A page of IPUPartitions takes some ten KiB of memory for each.
 const PAGE: u32 = 200;
 
-/// Maximum number of restarts of a list after its token has expired. The API server serves a snapshot for some five
-/// minutes, and a list of ten thousand objects takes seconds.
+/// Maximum number of restarts of a list after its token has expired. The API server serves a
+/// snapshot for some five minutes, and a list of ten thousand objects takes seconds.
 const BEGINNINGS: usize = 3;
 
-/// The metadata of an object. The list of a kind fails only if the API server itself has written what cannot be read:
-/// then none of them counts as gone.
+/// The metadata of an object. The list of a kind fails only if the API server itself has written
+/// what cannot be read: then none of them counts as gone.
 pub(super) type Metadata = Trimmed<PartialObjectMeta<DynamicObject>>;
 
 /// The attempts of all IPUPartitions.
 #[derive(Default)]
 pub(super) struct Holdings {
     pub(super) objects: usize,
-    /// Ids of their attempts, and every text in objects that cannot be parsed: an id that equals such a text
-    /// is not removed. There are thousands, so that only their digests are stored.
+    /// Ids of their attempts, and every text in objects that cannot be parsed: an id that equals
+    /// such a text is not removed. There are thousands, so that only their digests are stored.
     pub(super) ids: HashSet<Uid>,
     /// Those whose owner may be gone.
     pub(super) suspects: Vec<IPUPartition>,
 }
 
-/// The attempts of the IPUPartitions at one moment, with the IPUPartitions for which `is_suspect` holds.
+/// The attempts of the IPUPartitions at one moment, with the IPUPartitions for which `is_suspect`
+/// holds.
 pub(super) async fn holdings(
     client: &Client,
     is_suspect: impl Fn(&IPUPartition) -> bool,
@@ -64,8 +66,8 @@ pub(super) async fn holdings(
     listed.map_err(|source| SweepError::List("the IPUPartitions", source))
 }
 
-/// UIDs of all objects of a kind, with these labels. One list for all: a request for the owner of each IPUPartition would
-/// be thousands of requests, one after the other.
+/// UIDs of all objects of a kind, with these labels. One list for all: a request for the owner of
+/// each IPUPartition would be thousands of requests, one after the other.
 pub(super) async fn uids(
     api: &Api<Metadata>,
     labels: Option<&str>,
@@ -84,8 +86,8 @@ pub(super) async fn uids(
     each(list, take).await
 }
 
-/// Handles every object of a list, page by page. Where the continue token has expired, the whole list is
-/// read again: the pages before are of another moment.
+/// Handles every object of a list, page by page. Where the continue token has expired, the whole
+/// list is read again: the pages before are of another moment.
 async fn each<'a, K: Clone, T: Default>(
     list: impl Fn(ListParams) -> BoxFuture<'a, Result<ObjectList<K>, kube::Error>>,
     mut take: impl FnMut(&mut T, K),

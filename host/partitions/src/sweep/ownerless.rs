@@ -30,9 +30,9 @@ enum Owner {
 }
 
 impl Owner {
-    /// The owner of an IPUPartition. `None`: only the client that created the IPUPartition can determine the end of its
-    /// owner. That includes Pods, unless the operator created the IPUPartition: a client may request a partition before
-    /// it creates the Pod.
+    /// The owner of an IPUPartition. `None`: only the client that created the IPUPartition can
+    /// determine the end of its owner. That includes Pods, unless the operator created the
+    /// IPUPartition: a client may request a partition before it creates the Pod.
     fn of(partition: &IPUPartition) -> Option<Self> {
         let owner = &partition.spec.owner;
         match (owner.api_version.as_str(), owner.kind.as_str()) {
@@ -85,7 +85,8 @@ impl Owner {
     }
 }
 
-/// The IPUPartitions of `suspects` without an existing owner, for each kind of owner, or the error of the check.
+/// The IPUPartitions of `suspects` without an existing owner, for each kind of owner, or the error
+/// of the check.
 pub(super) async fn without_owner(
     client: &Client,
     suspects: Vec<IPUPartition>,
@@ -101,7 +102,8 @@ pub(super) async fn without_owner(
     ]
 }
 
-/// The IPUPartitions without an existing Workload, and without an existing Pod that has claimed them.
+/// The IPUPartitions without an existing Workload, and without an existing Pod that has claimed
+/// them.
 async fn gone_of_workloads(
     client: &Client,
     suspects: Vec<IPUPartition>,

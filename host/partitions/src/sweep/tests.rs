@@ -1,5 +1,5 @@
-//! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
-//! server.
+//! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be
+//! deleted, around a fake API server.
 
 mod replica;
 mod unanswered;
@@ -64,7 +64,8 @@ fn odd(mut object: Value) -> Value {
     object
 }
 
-/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list. All are odd.
+/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the
+/// list. All are odd.
 fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Value) {
     let is_next = query.contains("continue=next");
     let failed = |code: u16| {
@@ -127,7 +128,8 @@ fn judged(one: &IPUPartition) -> bool {
     ownerless::is_to_judge(one, &Scope::Cluster)
 }
 
-/// A pool of one controller that closes every connection, which is noted like a request to the API server.
+/// A pool of one controller that closes every connection, which is noted like a request to the API
+/// server.
 async fn pool(world: &Arc<Mutex<World>>) -> ControllerPool {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! The capacity of a controller that lists all, some, or none of the partitions that IPUPartitions hold on it.
+//! The capacity of a controller that lists all, some, or none of the partitions that IPUPartitions
+//! hold on it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,8 +14,9 @@ fn held(controller: &str, id: &str, ipus: u32) -> Allocation {
     }
 }
 
-/// The report of a controller of 16 IPUs that lists partitions of 4 IPUs with the first ids: the ids that it accounts for,
-/// and its view. The partitions of 4 IPUs with the other ids were created since.
+/// The report of a controller of 16 IPUs that lists partitions of 4 IPUs with the first ids: the
+/// ids that it accounts for, and its view. The partitions of 4 IPUs with the other ids were created
+/// since.
 fn said(ids: &[&str], taken: &[&str]) -> (HashSet<Uid>, ControllerView) {
     let known: HashSet<Uid> = ids.iter().chain(taken).map(|id| Uid::of(id)).collect();
     let used_ipus = 4 * u32::try_from(known.len()).unwrap();

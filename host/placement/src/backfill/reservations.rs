@@ -1,27 +1,32 @@
-//! Pure: which whole controllers are reserved for requests that have waited for the limit, and how many.
+//! Pure: which whole controllers are reserved for requests that have waited for the limit, and how
+//! many.
 //!
-//! A reserved controller serves nobody else until its request fits, and jobs may run for days. If each waiting request
-//! kept adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the
-//! same time, for the earliest requests.
+//! A reserved controller serves nobody else until its request fits, and jobs may run for days. If
+//! each waiting request kept adding controllers, a few large requests would drain all of them.
+//! Therefore only a share is reserved at the same time, for the earliest requests.
 //!
-//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and
-//! the free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a
-//! reserved controller may never end. Therefore the share grows by one controller after each week, up to half of the
-//! controllers: in the replay of real jobs, growth after each day left 2 % more of the IPUs idle, and doubled the
-//! median wait. After four weeks, the two halves take turns, and each turn is twice as long as the one before, so that
-//! the turn of a controller whose jobs end is long enough at some time. The other half stays open: a request that can
-//! never be served must not stop a cluster. For the same reason, if all controllers that suit a request would be
-//! reserved, for example the only one, they are reserved for half of the time only.
+//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs
+//! are reserved, and the free IPUs of a reserved controller only grow, so the most that is free
+//! grows until the request fits. A job on a reserved controller may never end. Therefore the share
+//! grows by one controller after each week, up to half of the controllers: in the replay of real
+//! jobs, growth after each day left 2 % more of the IPUs idle, and doubled the median wait. After
+//! four weeks, the two halves take turns, and each turn is twice as long as the one before, so that
+//! the turn of a controller whose jobs end is long enough at some time. The other half stays open:
+//! a request that can never be served must not stop a cluster. For the same reason, if all
+//! controllers that suit a request would be reserved, for example the only one, they are reserved
+//! for half of the time only.
 //!
-//! The controllers that suit a request have a share of their own, of one at least: a request that only one busy
-//! controller suits must not keep all others waiting. Such shares add up, and one request for each controller would
-//! reserve all of them. Therefore requests that only some controllers suit because of their nodes also have one share
-//! together, of all controllers of their size, for the earliest of them. They do not use up the share of a request that
-//! all of these controllers suit, which is served in the end whatever is requested of single controllers.
+//! The controllers that suit a request have a share of their own, of one at least: a request that
+//! only one busy controller suits must not keep all others waiting. Such shares add up, and one
+//! request for each controller would reserve all of them. Therefore requests that only some
+//! controllers suit because of their nodes also have one share together, of all controllers of
+//! their size, for the earliest of them. They do not use up the share of a request that all of
+//! these controllers suit, which is served in the end whatever is requested of single controllers.
 //!
-//! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of real jobs, reservations for
-//! such requests cost more than they gained. Therefore their time begins to count after a day. Nothing else would end
-//! their wait: on an empty controller, all IPUs are adjacent.
+//! A request may not fit although enough IPUs are free: they are not adjacent. In the replay of
+//! real jobs, reservations for such requests cost more than they gained. Therefore their time
+//! begins to count after a day. Nothing else would end their wait: on an empty controller, all IPUs
+//! are adjacent.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,14 +45,15 @@ const SHARE: usize = 8;
 pub(super) struct Reservations {
     /// Number of controllers that are reserved for requests that the same controllers suit.
     taken: BTreeMap<Vec<usize>, usize>,
-    /// The controllers that are reserved for requests that only some controllers of their size suit.
+    /// The controllers that are reserved for requests that only some controllers of their size
+    /// suit.
     taken_by_bound: BTreeSet<usize>,
 }
 
 impl Reservations {
-    /// Reserves controllers for an earlier request that has waited for the limit: those with the most free capacity,
-    /// which will serve it soonest. A gang may need several at the same time: the earliest request gets them whatever
-    /// the share is. Returns whether there was one.
+    /// Reserves controllers for an earlier request that has waited for the limit: those with the
+    /// most free capacity, which will serve it soonest. A gang may need several at the same time:
+    /// the earliest request gets them whatever the share is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
         earlier: &QueueEntry,
@@ -96,7 +102,8 @@ fn indices(views: &[ControllerView], holds: impl Fn(&ControllerView) -> bool) ->
     found.map(|(index, _)| index).collect()
 }
 
-/// The controllers that are reserved for a request: at most `most`, and as many as a gang needs if it is the earliest.
+/// The controllers that are reserved for a request: at most `most`, and as many as a gang needs if
+/// it is the earliest.
 fn chosen(
     earlier: &QueueEntry,
     wait: Wait,
@@ -130,8 +137,9 @@ fn share(wait: Wait, suited: usize) -> usize {
     share.min(suited.div_ceil(2))
 }
 
-/// Whether the controller at this position of the list comes first. After four weeks, every other controller does:
-/// those at even positions in the next four weeks, the others in the eight weeks after them, and so on.
+/// Whether the controller at this position of the list comes first. After four weeks, every other
+/// controller does: those at even positions in the next four weeks, the others in the eight weeks
+/// after them, and so on.
 fn has_turn(wait: Wait, position: usize) -> bool {
     let turn = wait.turn();
     turn.is_none_or(|turn| position % 2 == usize::from(turn % 2 == 1))

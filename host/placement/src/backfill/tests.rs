@@ -246,7 +246,8 @@ fn only_requests_without_a_partition_wait() {
     assert_eq!(read(deleted), None);
 }
 
-/// The capacity for a partition in this queue, on a controller with 4 free IPUs, whose owner has one partition.
+/// The capacity for a partition in this queue, on a controller with 4 free IPUs, whose owner has
+/// one partition.
 fn capacity_in(entries: &[QueueEntry], partition: &IPUPartition) -> Capacity {
     let me = own_entry(partition, entries, now());
     let pods = vec![view("pod1", 16, 12)];
@@ -295,7 +296,8 @@ fn a_gang_has_one_position_in_the_queue() {
         own_entry(&all[3], &[], now()).position.name.as_ref(),
         "gang-2"
     );
-    // A sibling is deleted: the released capacity is not taken again in vain, and nothing is reserved.
+    // A sibling is deleted: the released capacity is not taken again in vain, and nothing is
+    // reserved.
     let was_placed = json!({"phase": "Pending", "generation": 1});
     all[1].status = Some(serde_json::from_value(was_placed).unwrap());
     all[3].metadata.deletion_timestamp = Some(Time(now()));

@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 /// The shortest day of the queue.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Minimum length of a day of the queue, in backfill limits. The limit is about as long as jobs run, and a controller
-/// whose jobs run for longer needs more time until it is empty.
+/// Minimum length of a day of the queue, in backfill limits. The limit is about as long as jobs
+/// run, and a controller whose jobs run for longer needs more time until it is empty.
 const LIMITS_OF_A_DAY: i32 = 4;
 
 const DAYS_OF_A_WEEK: usize = 7;
@@ -27,7 +27,8 @@ impl Wait {
         }
     }
 
-    /// The wait since the end of the first day, which counts as the first limit. `None` within that day.
+    /// The wait since the end of the first day, which counts as the first limit. `None` within that
+    /// day.
     pub(super) fn after_a_day(self) -> Option<Self> {
         let waited = self.waited.saturating_sub(self.day());
         let counted = || Self {
@@ -46,13 +47,14 @@ impl Wait {
         self.days() / DAYS_OF_A_WEEK
     }
 
-    /// After four weeks, the number of the turn: the first one has four weeks, the next one eight, and so on.
+    /// After four weeks, the number of the turn: the first one has four weeks, the next one eight,
+    /// and so on.
     pub(super) fn turn(self) -> Option<u32> {
         (self.weeks() / 4).checked_ilog2()
     }
 
-    /// Whether all controllers that suit the request may be reserved for it. They are in the first day, and open to
-    /// others in the next one, then two days each, four days each, and so on.
+    /// Whether all controllers that suit the request may be reserved for it. They are in the first
+    /// day, and open to others in the next one, then two days each, four days each, and so on.
     pub(super) fn may_have_all(self) -> bool {
         let round = (self.days() / 2 + 1).ilog2();
         let length = 1 << round;
@@ -60,7 +62,8 @@ impl Wait {
         self.days() - begin < length
     }
 
-    /// The stage of the request: in a later stage, other controllers may be reserved for it, or more of them.
+    /// The stage of the request: in a later stage, other controllers may be reserved for it, or
+    /// more of them.
     pub(super) fn stage(self) -> usize {
         if self.limits() == 0 {
             0

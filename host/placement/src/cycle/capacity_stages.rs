@@ -1,7 +1,8 @@
 //! Pure: whether a waiting request may fit now, for all requests of a pass at once.
 //!
-//! A decision reads all controllers and calls a guest. After a release of IPUs, thousands of requests may wait, and few of
-//! them fit: only those are decided again. Where this is unsure, they may fit, and the decision finds out.
+//! A decision reads all controllers and calls a guest. After a release of IPUs, thousands of
+//! requests may wait, and few of them fit: only those are decided again. Where this is unsure, they
+//! may fit, and the decision finds out.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,7 +15,8 @@ use crate::queue::{QueueEntry, QueuePosition};
 use crate::refusals::StandingRefusals;
 use crate::unsuited::Unsuited;
 
-/// What each request of a queue finds beside the assignments, and beside the reservations for earlier ones.
+/// What each request of a queue finds beside the assignments, and beside the reservations for
+/// earlier ones.
 #[derive(Debug)]
 pub(super) struct CapacityStages {
     controllers: Vec<ControllerView>,
@@ -28,7 +30,8 @@ pub(super) struct CapacityStages {
 
 #[derive(Debug)]
 struct Stage {
-    /// Position of the request with the last reservation; requests after it have this capacity. `None`: of all requests.
+    /// Position of the request with the last reservation; requests after it have this capacity.
+    /// `None`: of all requests.
     after: Option<QueuePosition>,
     /// The largest partition that fits, by controller.
     largest: Vec<u32>,
@@ -44,8 +47,8 @@ struct Kind {
 }
 
 impl CapacityStages {
-    /// The capacity for the requests in `entries`, the queue, on these controllers without what is assigned. Capacity is reserved
-    /// for those that have waited for `limit` at `now`.
+    /// The capacity for the requests in `entries`, the queue, on these controllers without what is
+    /// assigned. Capacity is reserved for those that have waited for `limit` at `now`.
     pub(super) fn new(
         controllers: Vec<ControllerView>,
         entries: &[QueueEntry],
@@ -73,8 +76,8 @@ impl CapacityStages {
         }
     }
 
-    /// Whether a controller may serve this request now. A controller that has refused its size serves it when that may be
-    /// tried again.
+    /// Whether a controller may serve this request now. A controller that has refused its size
+    /// serves it when that may be tried again.
     pub(super) fn may_fit(&mut self, entry: &QueueEntry, refusals: &StandingRefusals) -> bool {
         let stage = if self.reserving.contains(&entry.owner) {
             0

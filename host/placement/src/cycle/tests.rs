@@ -37,7 +37,8 @@ fn found(free: u32) -> Candidates {
     Candidates::of(vec![view], CordonStates::new())
 }
 
-/// The largest partition that the pass offers for this one. `None`: it waits without a call of the guest.
+/// The largest partition that the pass offers for this one. `None`: it waits without a call of the
+/// guest.
 fn offered(pass: &mut Pass, partition: &IPUPartition, held: u32) -> Option<u32> {
     match pass.prepare(partition, held, Timestamp::UNIX_EPOCH) {
         Placement::Decided(_) => None,

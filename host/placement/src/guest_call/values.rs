@@ -23,9 +23,9 @@ use crate::refusals::{self, StandingRefusals};
 /// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
 
-/// The request to the guest. `known` is the usage of the owner's namespace without this partition, and that of the
-/// others; `waiting` are the other waiting partitions by size, and `held` counts the partitions that the owner has or
-/// is getting.
+/// The request to the guest. `known` is the usage of the owner's namespace without this partition,
+/// and that of the others; `waiting` are the other waiting partitions by size, and `held` counts
+/// the partitions that the owner has or is getting.
 pub fn partition_request(
     partition: &IPUPartition,
     known: (NamespaceContext, BTreeMap<String, Usage>),
@@ -98,9 +98,10 @@ pub struct Tried {
     pub exhausted: BTreeSet<String>,
 }
 
-/// The attempts of this round: controllers that refused, and those that may still hold a partition, because they do not
-/// answer or have not removed it. A refusal for lack of IPUs counts for all requests of its size alike, as long as it
-/// stands: if it counted only for this one, a later request would get the next IPUs.
+/// The attempts of this round: controllers that refused, and those that may still hold a partition,
+/// because they do not answer or have not removed it. A refusal for lack of IPUs counts for all
+/// requests of its size alike, as long as it stands: if it counted only for this one, a later
+/// request would get the next IPUs.
 pub fn tried(
     partition: &IPUPartition,
     standing: &StandingRefusals,
@@ -161,8 +162,8 @@ pub fn decided_by(placed: &Placed) -> DecidedBy {
     }
 }
 
-/// The decision of `by`, with the entry of the controller. A name that is not in the list comes from a list that has
-/// changed meanwhile: the partition waits for the next decision.
+/// The decision of `by`, with the entry of the controller. A name that is not in the list comes
+/// from a list that has changed meanwhile: the partition waits for the next decision.
 pub fn answer(
     decision: Decision,
     by: DecidedBy,
@@ -187,9 +188,9 @@ pub fn answer(
     }
 }
 
-/// The reasons of a guest. Those of controllers that have refused a partition of this size because they are
-/// `exhausted`, although as many IPUs are free, get the likely cause: a partition needs adjacent IPUs, and the controller has
-/// not reported which of them are free.
+/// The reasons of a guest. Those of controllers that have refused a partition of this size because
+/// they are `exhausted`, although as many IPUs are free, get the likely cause: a partition needs
+/// adjacent IPUs, and the controller has not reported which of them are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
     exhausted: &BTreeSet<String>,

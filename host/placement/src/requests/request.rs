@@ -1,4 +1,5 @@
-//! Pure: the request of one partition for a controller, from the first question to the request of the partition there.
+//! Pure: the request of one partition for a controller, from the first question to the request of
+//! the partition there.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -41,8 +42,8 @@ pub(super) struct Request {
     pub(super) is_denied: bool,
     /// Whether it could fit when that was last determined.
     pub(super) could_fit: bool,
-    /// Whether the guest may decide otherwise by now. A request that does not fit keeps its decision until its turn to be
-    /// refreshed.
+    /// Whether the guest may decide otherwise by now. A request that does not fit keeps its
+    /// decision until its turn to be refreshed.
     pub(super) is_stale: bool,
     /// Whether the guest decides, although it may not fit.
     pub(super) is_refreshed: bool,
@@ -75,7 +76,8 @@ pub(super) enum State {
 }
 
 impl Request {
-    /// The first request of the partition in this slot with the queue entry `me`, which a reconcile waits for.
+    /// The first request of the partition in this slot with the queue entry `me`, which a reconcile
+    /// waits for.
     pub(super) fn new(newer: Option<&IPUPartition>, me: &QueueEntry, slot: u32) -> Self {
         Self {
             entry: me.clone(),
@@ -115,7 +117,8 @@ impl Request {
         }
     }
 
-    /// Takes the decision, if no reconcile has had it. A controller ends the request, unless the reconcile fails.
+    /// Takes the decision, if no reconcile has had it. A controller ends the request, unless the
+    /// reconcile fails.
     pub(super) fn take(&mut self) -> Option<PlacementDecision> {
         let State::Decided { answer, is_taken } = &mut self.state else {
             return None;
@@ -129,8 +132,8 @@ impl Request {
         Some(answer)
     }
 
-    /// The decision to wait, or never to be served, if it still holds for a partition with these attempts. A reconcile may
-    /// get it more than once.
+    /// The decision to wait, or never to be served, if it still holds for a partition with these
+    /// attempts. A reconcile may get it more than once.
     pub(super) fn standing(&self, attempts: u64) -> Option<PlacementDecision> {
         let State::Decided { answer, .. } = &self.state else {
             return None;
@@ -152,8 +155,8 @@ impl Request {
         }
     }
 
-    /// Whether it may keep the decision before: no reconcile waits for another one, and it is not its turn to be
-    /// refreshed.
+    /// Whether it may keep the decision before: no reconcile waits for another one, and it is not
+    /// its turn to be refreshed.
     pub(super) fn may_keep(&self) -> bool {
         let is_known = matches!(
             &self.state,
@@ -221,7 +224,8 @@ impl Request {
         matches!(&self.state, State::Undecided { .. })
     }
 
-    /// Whether later requests leave it what it needs until its decision. What the guest denies it, it does not need.
+    /// Whether later requests leave it what it needs until its decision. What the guest denies it,
+    /// it does not need.
     pub(super) fn is_expected(&self) -> bool {
         self.is_undecided() && self.is_pending && !self.is_denied
     }
@@ -253,8 +257,8 @@ pub(super) fn attempts(partition: &IPUPartition) -> u64 {
     hasher.finish()
 }
 
-/// The hash of the fields of a partition on which a decision depends: its spec, and the attempts that may hold
-/// a partition.
+/// The hash of the fields of a partition on which a decision depends: its spec, and the attempts
+/// that may hold a partition.
 pub(super) fn input(partition: &IPUPartition) -> u64 {
     let attempts = partition.status.iter().flat_map(|status| &status.attempts);
     // After a refusal, the request has been sent: the next one is new in any case.

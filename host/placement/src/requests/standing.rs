@@ -1,15 +1,16 @@
 //! Pure: decisions to wait that stand until the request fits, or until their turn to be refreshed.
 //!
-//! A guest is asked again as soon as a controller may serve the request. Otherwise its answer would only have other reasons:
-//! the decisions of thousands of requests are refreshed one after the other, in a share of the time.
+//! A guest is asked again as soon as a controller may serve the request. Otherwise its answer would
+//! only have other reasons: the decisions of thousands of requests are refreshed one after the
+//! other, in a share of the time.
 
 use super::{PlacementQueue, Turn};
 use crate::queue::QueueEntry;
 
 impl PlacementQueue {
-    /// The requests without a controller that may fit are decided again: all of them if capacity may have grown, and
-    /// otherwise those that could not fit before. The decisions of the others are stale if capacity may have grown. Returns
-    /// whether a request is decided again.
+    /// The requests without a controller that may fit are decided again: all of them if capacity
+    /// may have grown, and otherwise those that could not fit before. The decisions of the others
+    /// are stale if capacity may have grown. Returns whether a request is decided again.
     pub fn decide_again(
         &mut self,
         may_have_grown: bool,
@@ -49,8 +50,8 @@ impl PlacementQueue {
         requests.any(|request| request.is_stale && request.waits())
     }
 
-    /// The guest decides again on at most `most` requests whose decisions are stale: first on those that it has denied
-    /// free capacity, then on those with the oldest decisions.
+    /// The guest decides again on at most `most` requests whose decisions are stale: first on those
+    /// that it has denied free capacity, then on those with the oldest decisions.
     pub fn refresh(&mut self, most: usize) {
         let requests = self.requests.iter();
         let stale = requests.filter(|(_, request)| request.is_stale && request.waits());

@@ -1,4 +1,5 @@
-//! Tests of the requests for a controller: order, changes, assignments, and what a reconcile that needs none leaves.
+//! Tests of the requests for a controller: order, changes, assignments, and what a reconcile that
+//! needs none leaves.
 
 use ipu_api::ipupartition::{DecidedBy, WaitingReason};
 use jiff::Timestamp;

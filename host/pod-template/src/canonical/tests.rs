@@ -1,4 +1,5 @@
-//! Templates that mean the same and templates that do not, and the tables compared with the schema of the API.
+//! Templates that mean the same and templates that do not, and the tables compared with the schema
+//! of the API.
 
 use ipu_api::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 use super::{canonical, scaled, whole_number};
 
-/// Texts and their canonical form in Kubernetes, in the order of their values; a blank line separates values. A Go program
-/// printed it with `ParseQuantity`, `Cmp` and `CanonicalizeBytes` of `k8s.io/apimachinery` 0.37.2. Where the canonical form
-/// has another value, because Kubernetes has no suffix above E, the text stands in its place.
+/// Texts and their canonical form in Kubernetes, in the order of their values; a blank line
+/// separates values. A Go program printed it with `ParseQuantity`, `Cmp` and `CanonicalizeBytes` of
+/// `k8s.io/apimachinery` 0.37.2. Where the canonical form has another value, because Kubernetes has
+/// no suffix above E, the text stands in its place.
 const TABLE: &str = include_str!("table.txt");
 
 /// The rows of each value.

@@ -26,7 +26,8 @@ pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circu
         _ => has_been_ready(pod),
     });
     let Some(obstacle) = obstacle else {
-        // The condition is True first, so that its transition shows the time since which the Pod cannot start.
+        // The condition is True first, so that its transition shows the time since which the Pod
+        // cannot start.
         return Plan {
             report: Some(report::ready(partition_ref)),
             requeue: retry,

@@ -1,7 +1,8 @@
-//! Pure: the next step of a Pod that is being deleted. Its program may still run, so the partition goes with the Pod.
+//! Pure: the next step of a Pod that is being deleted. Its program may still run, so the partition
+//! goes with the Pod.
 //!
-//! Nothing ends a Pod on an unreachable node. The operator deletes it by force: after the removal of the partition on
-//! its V-IPU controller, a program that still runs can use nothing of it.
+//! Nothing ends a Pod on an unreachable node. The operator deletes it by force: after the removal
+//! of the partition on its V-IPU controller, a program that still runs can use nothing of it.
 
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::source::REGISTRIES;
 
-/// Modules from registries that are fetched before a load permit is free. A slow registry delays few others.
+/// Modules from registries that are fetched before a load permit is free. A slow registry delays
+/// few others.
 pub const PREFETCHED: usize = REGISTRIES;
 
 /// Limits how many modules are loaded at once: each takes a core for seconds, and memory.
@@ -31,7 +32,8 @@ impl Default for LoadPermits {
 }
 
 impl LoadPermits {
-    /// Waits for a load permit, then fetches the module. A module from a registry, which can be slow, is fetched first.
+    /// Waits for a load permit, then fetches the module. A module from a registry, which can be
+    /// slow, is fetched first.
     pub(super) async fn acquire<T, E>(
         &self,
         is_remote: bool,

@@ -119,8 +119,8 @@ pub(super) struct Verified {
     pub(super) signed: Signed,
 }
 
-/// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later. The keys are read
-/// first, so one that is removed later is found by the next check.
+/// Fetches the module within a timeout. A refusal is retried too: someone can sign the module
+/// later. The keys are read first, so one that is removed later is found by the next check.
 pub(super) async fn fetch(
     sources: &Sources,
     module: &ModuleSource,

@@ -11,18 +11,20 @@ use super::preparation::{fetch, late};
 use crate::module_store::{Failure, Signed};
 use crate::source::{REGISTRIES, ReleaseKeys, SignatureFault, Sources, Trust};
 
-/// Timeout of reading the keys. A removed key has no effect after a minute: the time until the check, two reads with the
-/// time for an absent object between them, and the search for another signature take less.
+/// Timeout of reading the keys. A removed key has no effect after a minute: the time until the
+/// check, two reads with the time for an absent object between them, and the search for another
+/// signature take less.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout of the search for another signature.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most concurrent reads of keys. All checks begin together, and each policy can have keys of its own.
+/// Most concurrent reads of keys. All checks begin together, and each policy can have keys of its
+/// own.
 const READS: usize = 16;
 
-/// Most concurrent searches for another signature in registries, and as many in other sources. Each can hold a module in
-/// memory for a moment, and a registry that does not answer delays few others.
+/// Most concurrent searches for another signature in registries, and as many in other sources. Each
+/// can hold a module in memory for a moment, and a registry that does not answer delays few others.
 const SEARCHES: usize = REGISTRIES;
 
 /// Permits for searches, of all checks of a replica.
@@ -61,8 +63,8 @@ impl CheckBatch {
         }
     }
 
-    /// Checks that the keys which signed a loaded module still count. If they do not, the module needs another
-    /// signature.
+    /// Checks that the keys which signed a loaded module still count. If they do not, the module
+    /// needs another signature.
     pub(super) async fn check(
         &self,
         sources: &Sources,
@@ -100,7 +102,8 @@ impl CheckBatch {
         })
     }
 
-    /// Reads the keys. The wait for other reads is no part of the timeout: the last of many checks must read them too.
+    /// Reads the keys. The wait for other reads is no part of the timeout: the last of many checks
+    /// must read them too.
     async fn trust(&self, sources: &Sources, module: &ModuleSource, signed: &Signed) -> Trust {
         let _permit = self.reads.acquire().await;
         let trust = sources.trust(module, signed.signers(), &self.release);
@@ -110,7 +113,8 @@ impl CheckBatch {
             .unwrap_or_else(|_| late())
     }
 
-    /// Searches for a signature by another key. The wait for other searches is a part of the timeout.
+    /// Searches for a signature by another key. The wait for other searches is a part of the
+    /// timeout.
     async fn search(&self, sources: &Sources, module: &ModuleSource) -> Result<Signed, Failure> {
         let permits = match &module.oci {
             Some(_) => &self.searches.remote,

@@ -114,7 +114,8 @@ fn parse(expression: &str) -> Result<(Program, u64), String> {
     })?
 }
 
-/// Counts the characters alone, also those in string literals: a user can split an expression that is refused for them.
+/// Counts the characters alone, also those in string literals: a user can split an expression that
+/// is refused for them.
 fn nests_too_deep(expression: &str) -> bool {
     let (mut open, mut deepest, mut signs, mut most, mut operators) = (0_usize, 0, 0, 0, 0);
     for character in expression.chars().filter(|c| !c.is_whitespace()) {
@@ -142,7 +143,8 @@ fn no_boolean(value: &CelValue) -> String {
     format!("it is {:?}, and not true or false", value.type_of())
 }
 
-/// Returns the problem of an expression that no request can avoid. A field that the sample lacks can be in an object.
+/// Returns the problem of an expression that no request can avoid. A field that the sample lacks
+/// can be in an object.
 fn problem(program: &Program, samples: &[MatchInput]) -> Option<Problem> {
     if let Some(undeclared) = first_undeclared(program.expression(), samples) {
         return Some(Problem::Undeclared(undeclared));

@@ -1,7 +1,8 @@
 //! Pure: estimates the cost of an expression from the expression and the values of its variables.
 //!
-//! An evaluation cannot be stopped, so the estimate is an upper bound. A loop counts for each element of its list, both
-//! branches count, and a copy or comparison of a value counts with the size of the value.
+//! An evaluation cannot be stopped, so the estimate is an upper bound. A loop counts for each
+//! element of its list, both branches count, and a copy or comparison of a value counts with the
+//! size of the value.
 
 use std::collections::HashMap;
 
@@ -11,8 +12,8 @@ use serde_json::Value;
 
 use super::shape::{Shape, TEXT};
 
-/// Cost of compiling a regular expression, and of each of its bytes, without and with Unicode classes, which have hundreds
-/// of ranges.
+/// Cost of compiling a regular expression, and of each of its bytes, without and with Unicode
+/// classes, which have hundreds of ranges.
 const REGEX: u64 = 100;
 const REGEX_BYTE: u64 = 5;
 const REGEX_CLASS: u64 = 300;
@@ -20,7 +21,8 @@ const REGEX_CLASS: u64 = 300;
 /// Cost of compiling the largest regular expression that the library accepts.
 const REGEX_MAX: u64 = 400_000;
 
-/// States of a regular expression per unit of cost, for each [`TEXT`] bytes of text. Kubernetes has the same numbers.
+/// States of a regular expression per unit of cost, for each [`TEXT`] bytes of text. Kubernetes has
+/// the same numbers.
 const STATES: u64 = 4;
 
 /// The shapes of the variables of an expression.
@@ -217,7 +219,8 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// Reads the pattern of a literal or of the request. Of any other pattern only the length is known.
+    /// Reads the pattern of a literal or of the request. Of any other pattern only the length is
+    /// known.
     fn of(expression: Option<&IdedExpr>, shape: &Shape<'_>) -> Self {
         if let Some(Expr::Literal(LiteralValue::String(pattern))) = expression.map(|one| &one.expr)
         {
@@ -256,7 +259,8 @@ impl Pattern {
     }
 }
 
-/// Estimates a loop: it evaluates the list once and the rest for each element, and copies each element.
+/// Estimates a loop: it evaluates the list once and the rest for each element, and copies each
+/// element.
 fn repeated<'a>(comprehension: &ComprehensionExpr, scope: &Scope<'_, 'a>) -> Estimate<'a> {
     let range = estimate(&comprehension.iter_range, scope);
     let start = estimate(&comprehension.accu_init, scope);
@@ -266,7 +270,8 @@ fn repeated<'a>(comprehension: &ComprehensionExpr, scope: &Scope<'_, 'a>) -> Est
     let step = estimate(&comprehension.loop_step, &inner);
     let length = range.shape.size().length;
     let each = sum([condition.cost, step.cost, 3]);
-    // `map` and `filter` append what each step makes; the other loops make a number or a truth value.
+    // `map` and `filter` append what each step makes; the other loops make a number or a truth
+    // value.
     let ended = scope.with(&comprehension.accu_var, step.shape.repeated(length));
     let result = estimate(&comprehension.result, &ended);
     Estimate {

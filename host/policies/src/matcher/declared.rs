@@ -1,7 +1,8 @@
 //! Pure: finds names in an expression that no request has.
 //!
-//! The library resolves names only when it evaluates an expression, and `&&` and `||` hide the error of one side. So a
-//! misspelled name would fail on some request, long after the policy became active.
+//! The library resolves names only when it evaluates an expression, and `&&` and `||` hide the
+//! error of one side. So a misspelled name would fail on some request, long after the policy became
+//! active.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 use cel::{Context, ExecutionError, IdedExpr, Value as CelValue};
@@ -51,7 +52,8 @@ pub enum Undeclared {
     },
 }
 
-/// Returns the first name in an expression that the sample requests do not have. Recurses as deep as the expression.
+/// Returns the first name in an expression that the sample requests do not have. Recurses as deep
+/// as the expression.
 pub(super) fn first_undeclared(
     expression: &IdedExpr,
     samples: &[MatchInput],

@@ -1,4 +1,5 @@
-//! Pure: the new policies whose matching requests wait until this replica calls their guests (`spec.untilActive`).
+//! Pure: the new policies whose matching requests wait until this replica calls their guests
+//! (`spec.untilActive`).
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use crate::observed_policy::ObservedPolicy;
 use crate::report::spec_of;
 
 impl ModuleStore {
-    /// Returns the policies of a hook for which requests wait: no version is active, or this replica has not loaded the
-    /// active one yet. About a version that it refuses after the activation, `onError` decides.
+    /// Returns the policies of a hook for which requests wait: no version is active, or this
+    /// replica has not loaded the active one yet. About a version that it refuses after the
+    /// activation, `onError` decides.
     pub fn awaited(&self, policies: &[ObservedPolicy], hook: Hook) -> Vec<AwaitedPolicy> {
         let of_hook = policies
             .iter()
@@ -67,7 +69,8 @@ impl ModuleStore {
         }
     }
 
-    /// Returns why this replica has not loaded the active version yet. `None`: it calls it, or refuses it.
+    /// Returns why this replica has not loaded the active version yet. `None`: it calls it, or
+    /// refuses it.
     fn why_not_loaded(&self, uid: &str, generation: i64) -> Option<String> {
         match self.versions.get(&(uid.to_owned(), generation)) {
             Some(VersionState::Ready(_)) => None,
@@ -117,7 +120,8 @@ mod tests {
         }}}))
     }
 
-    /// The reason for which requests wait, after this replica failed to prepare the version (`is_final`).
+    /// The reason for which requests wait, after this replica failed to prepare the version
+    /// (`is_final`).
     fn reason(observed: &ObservedPolicy, failed: Option<bool>) -> Option<String> {
         let (mut store, now) = (ModuleStore::default(), Instant::now());
         store.start_due(desired_versions([observed].into_iter(), &Hook::ALL), now);

@@ -9,8 +9,8 @@ use super::signed::ABSENCE;
 use crate::report::Problem;
 use crate::source::SignatureFault;
 
-/// Longest reason, in bytes. It can contain the message of a registry. If a Lease exceeded the limit of Kubernetes,
-/// the replica would seem to have ended.
+/// Longest reason, in bytes. It can contain the message of a registry. If a Lease exceeded the
+/// limit of Kubernetes, the replica would seem to have ended.
 pub(super) const REASON: usize = 1_024;
 
 /// The last failure to prepare a version.
@@ -27,9 +27,9 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// The state after a failure. A ConfigMap or Secret with keys that is absent is a reason to refuse the version only
-    /// after [`ABSENCE`], as for a loaded module, and the operator soon finds it when it is created again. A version that
-    /// was refused before stays refused.
+    /// The state after a failure. A ConfigMap or Secret with keys that is absent is a reason to
+    /// refuse the version only after [`ABSENCE`], as for a loaded module, and the operator soon
+    /// finds it when it is created again. A version that was refused before stays refused.
     pub(super) fn after(failure: &Failure, previous: Option<&Self>, now: Instant) -> Self {
         let attempts = previous.map_or(0, |previous| previous.attempts);
         let is_absent = failure.signature == Some(SignatureFault::KeysAbsent);

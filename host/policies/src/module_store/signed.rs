@@ -1,4 +1,5 @@
-//! The keys that signed a loaded module, and the times at which the operator checks that they still count.
+//! The keys that signed a loaded module, and the times at which the operator checks that they still
+//! count.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::source::Signers;
 /// Period at which the operator checks that the keys which signed a loaded module still count.
 pub(super) const SIGNER_PERIOD: Duration = Duration::from_secs(20);
 
-/// Time for which the keys of an absent ConfigMap or Secret count. Tools replace an object by deleting and creating it.
+/// Time for which the keys of an absent ConfigMap or Secret count. Tools replace an object by
+/// deleting and creating it.
 pub(super) const ABSENCE: Duration = Duration::from_secs(15);
 
 /// The keys that signed a loaded module.
@@ -44,7 +46,8 @@ impl Signed {
         }
     }
 
-    /// The same keys after a check that found no object with them. `None` if it has been absent for [`ABSENCE`].
+    /// The same keys after a check that found no object with them. `None` if it has been absent for
+    /// [`ABSENCE`].
     pub fn absent(self, now: Instant) -> Option<Self> {
         let since = self.absent_since.unwrap_or(now);
         let end = since + ABSENCE;
@@ -67,8 +70,8 @@ impl Signed {
 }
 
 impl ModuleStore {
-    /// Marks the signed versions as being checked, and returns them, if one of them is due. All are checked together, so
-    /// that one read of the keys of the release is enough.
+    /// Marks the signed versions as being checked, and returns them, if one of them is due. All are
+    /// checked together, so that one read of the keys of the release is enough.
     pub fn start_checks(
         &mut self,
         desired: &[DesiredVersion],
@@ -96,7 +99,8 @@ impl ModuleStore {
         desired.iter().filter_map(&mut start).collect()
     }
 
-    /// Stores the result of a check of signers. A version whose signers no longer count has no guest.
+    /// Stores the result of a check of signers. A version whose signers no longer count has no
+    /// guest.
     pub fn finish_check(
         &mut self,
         version: &Version,

@@ -1,7 +1,8 @@
 //! Pure: counts the IPUs that every namespace has and requests, from the IPUPartitions.
 //!
-//! A quota in a placement policy must hold if two partitions are placed shortly after one another. Decisions are made
-//! one at a time, and the decision "try" counts at once (`reserve`), before the watch shows its result.
+//! A quota in a placement policy must hold if two partitions are placed shortly after one another.
+//! Decisions are made one at a time, and the decision "try" counts at once (`reserve`), before the
+//! watch shows its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,7 +115,8 @@ impl PartitionUsage {
 }
 
 impl UsageCounter {
-    /// Applies an event of a watch of all IPUPartitions. An object that became invalid keeps its previous usage.
+    /// Applies an event of a watch of all IPUPartitions. An object that became invalid keeps its
+    /// previous usage.
     pub fn apply_event(&mut self, event: &Event<DeserializeGuard<IPUPartition>>) {
         let uid =
             |object: &&DeserializeGuard<IPUPartition>| object.meta().uid.as_deref().map(Uid::of);
@@ -137,8 +139,8 @@ impl UsageCounter {
         }
     }
 
-    /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until the partitions are
-    /// listed.
+    /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until
+    /// the partitions are listed.
     pub fn of(&self, namespace: &str, excluded: &str) -> Option<Usage> {
         if !self.partitions.is_listed() {
             return None;

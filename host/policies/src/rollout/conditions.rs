@@ -1,7 +1,7 @@
 //! Pure: the conditions of a policy, by which `kubectl wait`, Argo CD and Flux wait for it.
 //!
-//! These tools read a `Stalled` that is true as a failure, and a `Reconciling` that is true as progress. Both are missing
-//! while they are false.
+//! These tools read a `Stalled` that is true as a failure, and a `Reconciling` that is true as
+//! progress. Both are missing while they are false.
 
 use ipu_api::condition::renewed;
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};

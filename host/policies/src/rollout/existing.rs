@@ -4,8 +4,9 @@ use ipu_api::ipupolicy::{ExistingObjects, Hook, IPUPolicyStatus, Mode};
 
 use crate::report::spec_of;
 
-/// Returns the newest review by the active version, if it is a Validation policy in mode Shadow. `found` is the last review
-/// of this replica; a former leader can have written a newer one into the status.
+/// Returns the newest review by the active version, if it is a Validation policy in mode Shadow.
+/// `found` is the last review of this replica; a former leader can have written a newer one into
+/// the status.
 pub(crate) fn of(
     status: &IPUPolicyStatus,
     found: Option<ExistingObjects>,

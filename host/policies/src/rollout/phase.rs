@@ -98,7 +98,8 @@ fn before(
     }
 }
 
-/// Returns the replica that refuses the active version, and why: no key that signed it counts any more.
+/// Returns the replica that refuses the active version, and why: no key that signed it counts any
+/// more.
 fn refusal<'a>(
     status: &IPUPolicyStatus,
     replicas: &HookReplicas<'a>,

@@ -1,7 +1,7 @@
 //! Pure: rolls back the active version of a policy if its calls fail too often.
 //!
-//! The previous version can admit what the active one denies. So a rollback never ends an enforced rule, it needs failures
-//! that no single tenant can cause, and it is possible only for a time.
+//! The previous version can admit what the active one denies. So a rollback never ends an enforced
+//! rule, it needs failures that no single tenant can cause, and it is possible only for a time.
 
 use ipu_api::ipupolicy::{IPUPolicyStatus, Mode, Revision, RollbackOptions, RolledBack};
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{FAILING_NAMESPACES, FAILING_USERS, HookReplicas};
 use crate::report::{Counts, spec_of};
 
-/// Rolls back an active version that fails too often, if the operator may return to the previous version.
+/// Rolls back an active version that fails too often, if the operator may return to the previous
+/// version.
 pub(super) fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Timestamp) {
     let (Some(failing), Some(previous)) = (status.active.clone(), status.previous.clone()) else {
         return;
@@ -45,7 +46,8 @@ pub(super) fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_
     });
 }
 
-/// Drops the previous version once the operator cannot return to it, so that replicas do not keep its module.
+/// Drops the previous version once the operator cannot return to it, so that replicas do not keep
+/// its module.
 pub(super) fn drop_previous(status: &mut IPUPolicyStatus, now: Timestamp) {
     let Some(active) = &status.active else {
         return;

@@ -1,5 +1,5 @@
-//! Stored modules, by digest, with the signatures that verify them: in the folder of the Pod, and in the one that
-//! outlives it.
+//! Stored modules, by digest, with the signatures that verify them: in the folder of the Pod, and
+//! in the one that outlives it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,8 +15,8 @@ use super::{Fetched, Sources};
 use ipu_oci::reference::is_digest;
 
 impl Sources {
-    /// Returns a stored module if its digest is right, and a key of each list signed it. The folder of the Pod is first:
-    /// it answers also while a network volume does not.
+    /// Returns a stored module if its digest is right, and a key of each list signed it. The folder
+    /// of the Pod is first: it answers also while a network volume does not.
     pub(super) async fn cached(&self, source: &ModuleSource, lists: &[KeyList]) -> Option<Fetched> {
         let digest = stored_digest(source)?;
         let of_list = |list: &KeyList| {
@@ -44,8 +44,8 @@ impl Sources {
         Some(fetched)
     }
 
-    /// Stores a module, and the signatures of the keys that signed it. Failures are only logged: the next start fetches
-    /// the module again.
+    /// Stores a module, and the signatures of the keys that signed it. Failures are only logged:
+    /// the next start fetches the module again.
     pub(super) async fn store(&self, source: &ModuleSource, fetched: &Fetched) {
         let Some(digest) = stored_digest(source) else {
             return;
@@ -58,8 +58,8 @@ impl Sources {
         }
     }
 
-    /// Stores a module of the Pod's folder on the volume, if it is missing there: the volume may have been full or away
-    /// when the module was fetched.
+    /// Stores a module of the Pod's folder on the volume, if it is missing there: the volume may
+    /// have been full or away when the module was fetched.
     async fn complete_shared(&self, digest: &str, fetched: &Fetched) {
         if let Some(shared) = &self.shared
             && let Ok(true) = shared.lacks(file_names(digest, fetched)).await
@@ -68,8 +68,8 @@ impl Sources {
         }
     }
 
-    /// Deletes the modules that no version of any policy refers to, with their signatures. Active modules are evicted
-    /// last.
+    /// Deletes the modules that no version of any policy refers to, with their signatures. Active
+    /// modules are evicted last.
     pub async fn prune(&self, desired: &[ModuleSource], active: &[ModuleSource]) {
         let Some(cache) = &self.cache else {
             return;
@@ -92,8 +92,8 @@ impl Sources {
         }
     }
 
-    /// Deletes the modules that no policy of either process names from the folder that outlives the Pod. `None`: this
-    /// version cannot read some policies, and deletes none.
+    /// Deletes the modules that no policy of either process names from the folder that outlives the
+    /// Pod. `None`: this version cannot read some policies, and deletes none.
     pub async fn prune_shared(&self, named: Option<Vec<ModuleSource>>) {
         let Some(shared) = &self.shared else {
             return;
@@ -113,7 +113,8 @@ impl Sources {
     }
 }
 
-/// Returns the digest under which a module is stored, without `sha256:`. The files of the image are local too.
+/// Returns the digest under which a module is stored, without `sha256:`. The files of the image are
+/// local too.
 fn stored_digest(source: &ModuleSource) -> Option<&str> {
     let digest = source.digest.as_deref().filter(|digest| is_digest(digest));
     let digest = digest?.strip_prefix("sha256:");
@@ -125,7 +126,8 @@ fn digests(modules: &[ModuleSource]) -> BTreeSet<String> {
     digests.map(str::to_owned).collect()
 }
 
-/// Returns a module that was read from a folder, if it is usable. Otherwise it is fetched again, and replaced.
+/// Returns a module that was read from a folder, if it is usable. Otherwise it is fetched again,
+/// and replaced.
 fn verified(
     read: io::Result<Option<StoredModule>>,
     folder: &Path,

@@ -1,5 +1,6 @@
-//! The cache directory of modules and their compiled code. It stays below a size limit, so that the kubelet does not evict
-//! the Pod. The least recently used module is evicted first, an active one last.
+//! The cache directory of modules and their compiled code. It stays below a size limit, so that the
+//! kubelet does not evict the Pod. The least recently used module is evicted first, an active one
+//! last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,8 +14,8 @@ use tokio::task::spawn_blocking;
 
 use super::stored_module::{InvalidSignatures, StoredModule};
 
-/// Size limit of the directory, in bytes, without the one module that is being compiled. The chart sets the limit of the
-/// volume to twice as much.
+/// Size limit of the directory, in bytes, without the one module that is being compiled. The chart
+/// sets the limit of the volume to twice as much.
 pub const CACHE_LIMIT: u64 = 256 << 20;
 
 /// Numbers the temporary files: two versions of a policy can store the same module at once.
@@ -140,7 +141,8 @@ impl CacheDir {
     }
 }
 
-/// Selects the items to delete so that the others take at most `limit` bytes: least recently used first, active last.
+/// Selects the items to delete so that the others take at most `limit` bytes: least recently used
+/// first, active last.
 fn evictions(mut items: Vec<Item>, limit: u64) -> Vec<Item> {
     items.sort_by_key(|item| (item.is_active, item.used));
     let mut taken: u64 = items.iter().map(|item| item.bytes).sum();

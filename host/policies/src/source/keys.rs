@@ -18,20 +18,23 @@ const OF_RELEASE: &str = "policies.requiredKeys";
 /// Fingerprints of the keys that signed a module.
 pub type Signers = BTreeSet<String>;
 
-/// Whether the keys that signed a loaded module still count. The last variant of several lists decides.
+/// Whether the keys that signed a loaded module still count. The last variant of several lists
+/// decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trust {
     /// They count.
     Kept,
     /// Some keys cannot be read at the moment, for this reason.
     Unknown(String),
-    /// A ConfigMap or Secret with keys of this field does not exist or may not be read, for this reason.
+    /// A ConfigMap or Secret with keys of this field does not exist or may not be read, for this
+    /// reason.
     Absent(&'static str, String),
     /// None of the keys of this field signed the module.
     Withdrawn(&'static str),
 }
 
-/// The keys of the release, which are read at most once: for the checks of all modules that begin together.
+/// The keys of the release, which are read at most once: for the checks of all modules that begin
+/// together.
 #[derive(Default)]
 pub struct ReleaseKeys(OnceCell<KeyList>);
 
@@ -48,8 +51,9 @@ impl KeyList {
         &self.keys
     }
 
-    /// Returns the reason why a module is not loaded that none of these keys signed. A key that cannot be read may have
-    /// signed it: first one that a retry can read, then one whose object can be created again.
+    /// Returns the reason why a module is not loaded that none of these keys signed. A key that
+    /// cannot be read may have signed it: first one that a retry can read, then one whose object
+    /// can be created again.
     pub(super) fn refusal(self, module: String, unsigned: Unsigned) -> SourceError {
         let rank = |problem: &SourceError| (problem.is_refusal(), !problem.is_absent_object());
         let problem = self.problems.into_iter().min_by_key(rank);
@@ -131,7 +135,8 @@ impl Sources {
         }
     }
 
-    /// The keys of the release that must have signed this module. Those of the image need no signature.
+    /// The keys of the release that must have signed this module. Those of the image need no
+    /// signature.
     fn release_keys(&self, source: &ModuleSource) -> Option<&[PemSource]> {
         let is_required = source.image.is_none() && !self.required_keys.is_empty();
         is_required.then_some(self.required_keys.as_slice())

@@ -1,4 +1,5 @@
-//! Fetches a module from an OCI registry, after its digest and the required signatures are verified.
+//! Fetches a module from an OCI registry, after its digest and the required signatures are
+//! verified.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Opens regular files of a folder in which others may replace them by a link or a pipe at any time.
+//! Opens regular files of a folder in which others may replace them by a link or a pipe at any
+//! time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -8,8 +9,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-/// Opens a regular file. A link could lead to any file, so it is not followed. A pipe can lack its other end, so opening
-/// does not wait for that.
+/// Opens a regular file. A link could lead to any file, so it is not followed. A pipe can lack its
+/// other end, so opening does not wait for that.
 pub(super) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = match options.custom_flags(flags.bits()).open(path) {

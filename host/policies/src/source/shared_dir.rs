@@ -1,5 +1,6 @@
-//! The folder of modules that outlives a Pod: a volume to which all replicas of both processes write at once, and
-//! others may write too. The operator works without it while it is full, read-only or unreachable.
+//! The folder of modules that outlives a Pod: a volume to which all replicas of both processes
+//! write at once, and others may write too. The operator works without it while it is full,
+//! read-only or unreachable.
 
 mod access;
 
@@ -19,8 +20,8 @@ use super::stored_module::{InvalidSignatures, NamedFile, StoredModule, module_of
 /// Size limit of the modules in the folder, in bytes.
 pub const SHARED_LIMIT: u64 = 256 << 20;
 
-/// Age below which no file is removed: another replica may have written it for a policy that this one has not seen.
-/// The clocks of nodes and file servers may be an hour off.
+/// Age below which no file is removed: another replica may have written it for a policy that this
+/// one has not seen. The clocks of nodes and file servers may be an hour off.
 const GRACE: Duration = Duration::from_hours(2);
 
 /// Age from which the time of a file that is still named is renewed.
@@ -33,7 +34,8 @@ const PART: &str = "part-";
 pub struct SharedDir {
     root: PathBuf,
     limit: u64,
-    /// Digests of the modules that IPUPolicies name, without `sha256:`. `None` while some of them are not known.
+    /// Digests of the modules that IPUPolicies name, without `sha256:`. `None` while some of them
+    /// are not known.
     named: Mutex<Option<BTreeSet<String>>>,
     access: VolumeAccess,
     pub(super) invalid_signatures: InvalidSignatures,
@@ -92,8 +94,9 @@ impl SharedDir {
         .await
     }
 
-    /// Sets the digests of the modules that IPUPolicies name, and removes all others that are older than the grace
-    /// period. `None`: this version cannot read some IPUPolicies, and removes no module.
+    /// Sets the digests of the modules that IPUPolicies name, and removes all others that are older
+    /// than the grace period. `None`: this version cannot read some IPUPolicies, and removes no
+    /// module.
     pub(super) async fn prune(&self, named: Option<BTreeSet<String>>) -> io::Result<()> {
         self.named.lock().clone_from(&named);
         self.access(move |root| remove_unnamed(root, named.as_ref()))
@@ -145,8 +148,9 @@ fn taken(root: &Path, is_replaced: impl Fn(&str) -> bool) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes the files of modules that no IPUPolicy names, and temporary files of processes that have ended. The others get
-/// the present time, so that age means how long no replica has known a policy that names them.
+/// Removes the files of modules that no IPUPolicy names, and temporary files of processes that have
+/// ended. The others get the present time, so that age means how long no replica has known a policy
+/// that names them.
 fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<()> {
     let now = SystemTime::now();
     for_each_file(root, |name, entry, found| {
@@ -165,7 +169,8 @@ fn remove_unnamed(root: &Path, named: Option<&BTreeSet<String>>) -> io::Result<(
     })
 }
 
-/// Time since a file was written. One that seems to come from a distant future is old: its time was set by others.
+/// Time since a file was written. One that seems to come from a distant future is old: its time was
+/// set by others.
 fn age(modified: SystemTime, now: SystemTime) -> Duration {
     match now.duration_since(modified) {
         Ok(age) => age,
@@ -189,8 +194,8 @@ fn is_removable(name: &str, age: Duration, named: Option<&BTreeSet<String>>) -> 
     is_unnamed && age >= GRACE
 }
 
-/// Visits the regular files of the folder, not those below it. Returns the first error after all of them: a file that
-/// cannot be removed keeps no other.
+/// Visits the regular files of the folder, not those below it. Returns the first error after all of
+/// them: a file that cannot be removed keeps no other.
 fn for_each_file(
     root: &Path,
     mut visit: impl FnMut(&str, &DirEntry, &Metadata) -> io::Result<()>,
@@ -219,8 +224,8 @@ fn ignore_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Writes a file under another name, and renames it. Processes of different Pods have the same process id, so the other
-/// name is random.
+/// Writes a file under another name, and renames it. Processes of different Pods have the same
+/// process id, so the other name is random.
 fn write_atomically(root: &Path, file: &NamedFile) -> io::Result<()> {
     let random = RandomState::new().build_hasher().finish();
     let part = root.join(format!("{PART}{random:016x}"));

@@ -1,5 +1,5 @@
-//! The files of a module in a folder: the module, and a signature of each key that signed it. Others may have written
-//! them, so digest and signatures are verified again.
+//! The files of a module in a folder: the module, and a signature of each key that signed it.
+//! Others may have written them, so digest and signatures are verified again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,7 +16,8 @@ use super::keys::KeyList;
 use super::regular_file::open_regular;
 use super::stored_signature::StoredSignature;
 
-/// Size limit of the file of a signature, in bytes: the largest stored manifest and the largest signature in base64.
+/// Size limit of the file of a signature, in bytes: the largest stored manifest and the largest
+/// signature in base64.
 const SIGNATURE_FILE: u64 = 512 << 10;
 
 /// Start of the extension of a signature's file, before the fingerprint of its key.
@@ -39,8 +40,8 @@ pub(super) struct StoredModule {
     signatures: BTreeMap<String, Vec<u8>>,
 }
 
-/// The modules of a folder whose invalid signatures the log has named, so that it names each once: a module is looked for
-/// again at each retry.
+/// The modules of a folder whose invalid signatures the log has named, so that it names each once:
+/// a module is looked for again at each retry.
 #[derive(Default)]
 pub(super) struct InvalidSignatures(Mutex<BTreeSet<String>>);
 
@@ -68,9 +69,9 @@ pub(super) enum Unusable {
 }
 
 impl StoredModule {
-    /// Reads the module with this digest, and its signatures by the keys of these lists. `None` if there is no such file, or
-    /// no signature by a key of one of the lists: many modules may be looked for at once, and each takes up to 32 MiB.
-    /// `digest` has no `sha256:`.
+    /// Reads the module with this digest, and its signatures by the keys of these lists. `None` if
+    /// there is no such file, or no signature by a key of one of the lists: many modules may be
+    /// looked for at once, and each takes up to 32 MiB. `digest` has no `sha256:`.
     pub(super) fn read(
         folder: &Path,
         digest: &str,
@@ -80,7 +81,8 @@ impl StoredModule {
         for list in fingerprints {
             for fingerprint in list {
                 let path = folder.join(signature_file(digest, fingerprint));
-                // A signature that cannot be read counts as missing: it hides neither the module nor other signatures.
+                // A signature that cannot be read counts as missing: it hides neither the module
+                // nor other signatures.
                 if let Ok(Some(signature)) = read_bounded(&path, SIGNATURE_FILE) {
                     signatures.insert(fingerprint.clone(), signature);
                 }
@@ -134,7 +136,8 @@ pub(super) fn file_names(digest: &str, fetched: &Fetched) -> Vec<String> {
     signatures.chain([format!("{digest}.{MODULE}")]).collect()
 }
 
-/// Returns the files of a module. The module is last, so that a reader which finds it also finds its signatures.
+/// Returns the files of a module. The module is last, so that a reader which finds it also finds
+/// its signatures.
 pub(super) fn files(digest: &str, fetched: &Fetched) -> Vec<NamedFile> {
     let signatures = fetched.signatures.iter();
     let signatures = signatures.map(|(fingerprint, signature)| NamedFile {

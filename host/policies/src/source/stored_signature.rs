@@ -1,4 +1,5 @@
-//! Pure: the signature of a module as it is stored beside the module. It is verified again each time it is read.
+//! Pure: the signature of a module as it is stored beside the module. It is verified again each
+//! time it is read.
 
 use ipu_api::guest::digest::digest_of;
 use ipu_oci::cosign::{PublicKey, Signature, file_signer};
@@ -6,7 +7,8 @@ use ipu_oci::manifest::component_of;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// Size limit of a manifest that is stored beside a signature, in bytes. That of a component has a few hundred.
+/// Size limit of a manifest that is stored beside a signature, in bytes. That of a component has a
+/// few hundred.
 const MANIFEST: usize = 64 << 10;
 
 /// A signature, with everything that its verification needs beside the module and the key.
@@ -34,7 +36,8 @@ pub enum StoredSignature {
 }
 
 impl StoredSignature {
-    /// The signature of a manifest. Without its manifest, which can be too large, it does not count when it is read.
+    /// The signature of a manifest. Without its manifest, which can be too large, it does not count
+    /// when it is read.
     pub(super) fn of_manifest(manifest: &[u8], signature: Signature) -> Self {
         let is_stored = manifest.len() <= MANIFEST;
         let manifest = ByteString(if is_stored {

@@ -25,7 +25,8 @@ impl Drop for Segment {
     }
 }
 
-/// A body that arrives byte by byte, and the maximum number of its buffers that were allocated at the same time.
+/// A body that arrives byte by byte, and the maximum number of its buffers that were allocated at
+/// the same time.
 pub fn byte_by_byte(text: &[u8]) -> (Body, Arc<AtomicUsize>) {
     let (alive, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let kept = most.clone();

@@ -39,10 +39,11 @@ pub enum Trust {
     WithPrevious,
 }
 
-/// Returns the JSON patch that sets the caBundle of every webhook to `ca_pem`. `None` if nothing changes.
+/// Returns the JSON patch that sets the caBundle of every webhook to `ca_pem`. `None` if nothing
+/// changes.
 ///
-/// The patch tests the name of each webhook first: it fails if someone has changed the list meanwhile, and never sets
-/// the caBundle of another webhook.
+/// The patch tests the name of each webhook first: it fails if someone has changed the list
+/// meanwhile, and never sets the caBundle of another webhook.
 pub fn patch(webhooks: &[WebhookBundle<'_>], ca_pem: &str, trust: Trust) -> Option<Value> {
     let wanted = |webhook: &WebhookBundle<'_>| match trust {
         Trust::Only => ca_pem.as_bytes().to_vec(),

@@ -26,8 +26,8 @@ pub enum ClientCaError {
     Verifier(#[source] VerifierBuilderError),
 }
 
-/// Creates the verifier of clients for the CA certificates in `pem`. The handshake refuses clients without a
-/// certificate.
+/// Creates the verifier of clients for the CA certificates in `pem`. The handshake refuses clients
+/// without a certificate.
 pub fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, ClientCaError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {

@@ -4,9 +4,9 @@ use ipu_runtime::cluster_domain::ClusterDomain;
 
 use super::Source;
 
-/// The DNS names that the certificate of a Service must contain. The API server uses the first one, and a certificate
-/// that this process does not issue needs no other. One that it issues contains every name that clients in the cluster
-/// can use.
+/// The DNS names that the certificate of a Service must contain. The API server uses the first one,
+/// and a certificate that this process does not issue needs no other. One that it issues contains
+/// every name that clients in the cluster can use.
 pub fn service_names(
     source: Source,
     service: &str,

@@ -1,5 +1,5 @@
-//! Pure: the patch that makes the Namespace of the release an owner of a webhook configuration, unless Argo CD applies
-//! the configuration.
+//! Pure: the patch that makes the Namespace of the release an owner of a webhook configuration,
+//! unless Argo CD applies the configuration.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
@@ -8,16 +8,20 @@ use serde_json::{Value, json};
 /// The field manager with which Argo CD applies objects, on the server and on the client.
 const ARGO_CD: &str = "argocd-controller";
 
-/// Annotation by which Argo CD recognizes the objects of an Application. Another tracking method does without it.
+/// Annotation by which Argo CD recognizes the objects of an Application. Another tracking method
+/// does without it.
 const ARGO_CD_TRACKING: &str = "argocd.argoproj.io/tracking-id";
 
-/// Returns the JSON patch that makes the Namespace with this name and UID an owner. `None` if nothing changes.
+/// Returns the JSON patch that makes the Namespace with this name and UID an owner. `None` if
+/// nothing changes.
 ///
-/// The patch removes an owner of the same name with another UID, for which the garbage collector would delete the
-/// configuration. Other owners stay. The patch tests the resourceVersion, so that it fails after a concurrent write.
+/// The patch removes an owner of the same name with another UID, for which the garbage collector
+/// would delete the configuration. Other owners stay. The patch tests the resourceVersion, so that
+/// it fails after a concurrent write.
 ///
-/// Argo CD does not delete objects with an owner together with their Application. A configuration that Argo CD applies
-/// therefore loses this owner, because it would otherwise outlive the release and refuse requests.
+/// Argo CD does not delete objects with an owner together with their Application. A configuration
+/// that Argo CD applies therefore loses this owner, because it would otherwise outlive the release
+/// and refuse requests.
 pub fn patch(seen: &ObjectMeta, namespace: &str, uid: &str) -> Option<Value> {
     let owners = seen.owner_references.as_deref().unwrap_or_default();
     let is_of_name = |owner: &OwnerReference| {

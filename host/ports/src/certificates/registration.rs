@@ -1,4 +1,5 @@
-//! Sets the caBundles and the owner of the webhook configurations, or waits until another process has set the caBundles.
+//! Sets the caBundles and the owner of the webhook configurations, or waits until another process
+//! has set the caBundles.
 
 use ipu_text::explain;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -100,8 +101,9 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Returns when every caBundle contains `ca_pem`, and fails while another process has not written it. The caller
-    /// repeats it, because a `helm upgrade` or an admin can reset the caBundles.
+    /// Returns when every caBundle contains `ca_pem`, and fails while another process has not
+    /// written it. The caller repeats it, because a `helm upgrade` or an admin can reset the
+    /// caBundles.
     pub async fn ensure_ca_bundles(&self, ca_pem: &str) -> Result<(), RegistrationError> {
         match self.ca_bundles {
             CaBundles::Written => self.set_ca_bundles(ca_pem, Trust::Only).await,
@@ -127,8 +129,8 @@ impl Registration {
         .await
     }
 
-    /// Sets the owners. The webhooks work without one: if the operator lacks the right, it logs this once and continues.
-    /// `said` is the last complaint.
+    /// Sets the owners. The webhooks work without one: if the operator lacks the right, it logs
+    /// this once and continues. `said` is the last complaint.
     pub async fn own(&self, said: &mut Option<String>) {
         let owned = in_time(self.set_owners()).await;
         let complaint = owned.err().map(|error| explain(&error));
@@ -140,7 +142,8 @@ impl Registration {
         *said = complaint;
     }
 
-    /// Finds the CA in the mutating configuration. The controller may list these, because it looks for other releases.
+    /// Finds the CA in the mutating configuration. The controller may list these, because it looks
+    /// for other releases.
     async fn find_ca(&self, ca_pem: &str) -> Result<(), RegistrationError> {
         type Kind = MutatingWebhookConfiguration;
         let configurations: Api<Kind> = Api::all(self.client.clone());
@@ -161,9 +164,10 @@ impl Registration {
         })
     }
 
-    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it, or
-    /// Argo CD applies them ([`owner::patch`]). The chart cannot, because a Namespace that Helm creates has no UID during
-    /// rendering. Without an owner, the webhooks would outlive the Namespace and block requests.
+    /// Makes the Namespace of the release the owner of both configurations, unless the operator
+    /// does not manage it, or Argo CD applies them ([`owner::patch`]). The chart cannot, because a
+    /// Namespace that Helm creates has no UID during rendering. Without an owner, the webhooks
+    /// would outlive the Namespace and block requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         if !self.manages_owners {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around the decisions of
-//! `validity`.
+//! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around
+//! the decisions of `validity`.
 
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::requests;
@@ -53,7 +53,8 @@ pub enum ManagerError {
         /// The reason.
         why: String,
     },
-    /// The process `ipu-operator certificates` must issue the certificate, and there is no valid one.
+    /// The process `ipu-operator certificates` must issue the certificate, and there is no valid
+    /// one.
     #[error(
         "failed to use the Secret {name}: {why}. The process `ipu-operator certificates` issues the \
          certificate: its log says why it does not"
@@ -106,9 +107,9 @@ impl CertificateManager {
         }
     }
 
-    /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores it. If two replicas
-    /// start together, one writes the Secret and the other reads it. `now` is called after the API server has answered,
-    /// because its answers correct the clock.
+    /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores
+    /// it. If two replicas start together, one writes the Secret and the other reads it. `now` is
+    /// called after the API server has answered, because its answers correct the clock.
     pub async fn ensure(
         &self,
         now: impl Fn() -> Timestamp,

@@ -16,8 +16,8 @@ const CA_PEM: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Reads the Secret. A process does not own a Secret without the operator's label, nor one that another process, an
-/// admin or cert-manager provides, even if it has the label.
+/// Reads the Secret. A process does not own a Secret without the operator's label, nor one that
+/// another process, an admin or cert-manager provides, even if it has the label.
 pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     let Some(secret) = secret else {
         return match source {
@@ -52,7 +52,8 @@ pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     )
 }
 
-/// Builds the Secret. `seen` is the Secret that it replaces, so that a concurrent write is a conflict.
+/// Builds the Secret. `seen` is the Secret that it replaces, so that a concurrent write is a
+/// conflict.
 pub fn build(
     name: &str,
     namespace: &str,

@@ -12,7 +12,8 @@ use rustls::pki_types::pem::PemObject;
 
 use super::CertificateBundle;
 
-/// The certificates that a process serves, by their Secrets. Cheap to clone; all clones share one state.
+/// The certificates that a process serves, by their Secrets. Cheap to clone; all clones share one
+/// state.
 #[derive(Clone, Debug, Default)]
 pub struct ServedCertificates(Arc<Mutex<BTreeMap<String, Validity>>>);
 
@@ -55,8 +56,9 @@ impl ServedCertificates {
 type Gauges = Family<[(&'static str, String); 1], Gauge>;
 
 impl Validity {
-    /// Pure: the validity of the certificate, an intermediate certificate or the last CA: of the one that ends first. Alerts
-    /// compare the rest of a lifetime with the whole. A certificate that is often renewed would hide the end of its CA.
+    /// Pure: the validity of the certificate, an intermediate certificate or the last CA: of the
+    /// one that ends first. Alerts compare the rest of a lifetime with the whole. A certificate
+    /// that is often renewed would hide the end of its CA.
     fn of(bundle: &CertificateBundle) -> Option<Self> {
         let chain = validities(&bundle.certificate);
         let is_served = !chain.is_empty();

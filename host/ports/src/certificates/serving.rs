@@ -131,7 +131,8 @@ impl Serving {
     }
 }
 
-/// Returns the certificate in the Secret of `manager`, renewed if needed, within the timeout of a check.
+/// Returns the certificate in the Secret of `manager`, renewed if needed, within the timeout of a
+/// check.
 pub async fn check(manager: &CertificateManager) -> Result<CertificateBundle, ServingError> {
     tokio::time::timeout(CHECK_TIMEOUT, manager.ensure(clock::now))
         .await

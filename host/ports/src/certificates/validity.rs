@@ -73,7 +73,8 @@ pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Action {
     }
 }
 
-/// Renews with the same CA if that does not end before the new certificate, otherwise issues a new one.
+/// Renews with the same CA if that does not end before the new certificate, otherwise issues a new
+/// one.
 fn renew(bundle: &CertificateBundle, now: Timestamp, why: String) -> Action {
     let ca = bundle
         .ca_key

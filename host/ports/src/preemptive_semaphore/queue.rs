@@ -1,4 +1,5 @@
-//! Requests that wait for permits. The request of the address that will have the fewest permits is first.
+//! Requests that wait for permits. The request of the address that will have the fewest permits is
+//! first.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -29,8 +30,8 @@ pub(super) struct Request {
 }
 
 impl Queue {
-    /// Queues a request. If the queue is full, this ends the last request of the address with the most requests, unless
-    /// that is this address.
+    /// Queues a request. If the queue is full, this ends the last request of the address with the
+    /// most requests, unless that is this address.
     pub(super) fn push(
         &mut self,
         address: IpAddr,
@@ -69,7 +70,8 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// The last request of the address with the most requests, if that has more than this address will have.
+    /// The last request of the address with the most requests, if that has more than this address
+    /// will have.
     fn last_of_longest(&self, address: IpAddr) -> Option<usize> {
         let addresses = || self.waiting.iter().map(|one| one.request.address);
         let mut counts = HashMap::<_, usize>::new();
@@ -85,8 +87,8 @@ impl Queue {
 }
 
 impl State {
-    /// The next request: of the first allowed request of each address, the one whose address will have the fewest
-    /// permits.
+    /// The next request: of the first allowed request of each address, the one whose address will
+    /// have the fewest permits.
     pub(super) fn next_request(&self, share: Share) -> Option<Request> {
         let mut seen = HashSet::new();
         let requests = self.queue.waiting.iter().map(|one| one.request);

@@ -84,8 +84,8 @@ impl Served {
     }
 }
 
-/// Returns the bytes before the end of the connection. A connection that is closed with unread bytes ends with an
-/// error.
+/// Returns the bytes before the end of the connection. A connection that is closed with unread
+/// bytes ends with an error.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut text = Vec::new();
     let end = stream.read_to_end(&mut text);
@@ -203,8 +203,8 @@ async fn what_is_under_way_at_the_end_is_answered() {
 async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
     let served = Served::begin(SECURE_REST, Router::new().route("/", post(read)));
     let start = "POST / HTTP/1.1\r\nhost: x\r\n";
-    // Neither of the bodies ends. The test sends only data that the server must read, because unread data would end the
-    // connection before the answer arrives.
+    // Neither of the bodies ends. The test sends only data that the server must read, because
+    // unread data would end the connection before the answer arrives.
     let announced = format!("{start}content-length: 10485760\r\n\r\n");
     let piece = "x".repeat(LONGEST + 1);
     let chunked = format!(
@@ -222,7 +222,8 @@ async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
     served.end().await;
 }
 
-/// All connections that a port has, of eight addresses from this one on. Each sends this and no more.
+/// All connections that a port has, of eight addresses from this one on. Each sends this and no
+/// more.
 async fn taken_by_eight(
     served: &Served,
     limits: Limits,

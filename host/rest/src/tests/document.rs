@@ -44,8 +44,9 @@ async fn each_port_documents_its_own_operations() {
     assert_eq!(operations(&secure), expected);
 }
 
-/// The fixture validates every response against the document: status, media type and body. Here every path is
-/// requested with every method, so that neither a route nor a description is without the other.
+/// The fixture validates every response against the document: status, media type and body. Here
+/// every path is requested with every method, so that neither a route nor a description is without
+/// the other.
 #[tokio::test]
 async fn every_path_answers_the_methods_of_the_document_and_no_others() {
     let ports = Ports::open().await;

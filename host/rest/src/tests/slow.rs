@@ -1,4 +1,5 @@
-//! Slow clients, a slow API server and a slow V-IPU controller do not delay the requests of other clients.
+//! Slow clients, a slow API server and a slow V-IPU controller do not delay the requests of other
+//! clients.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -47,7 +48,8 @@ async fn bodies_that_never_end_take_no_permit_from_others() {
     }
 }
 
-/// A read of this controller ends after its deadline of seconds, and a query must wait for no other one.
+/// A read of this controller ends after its deadline of seconds, and a query must wait for no other
+/// one.
 #[tokio::test(start_paused = true)]
 async fn queries_do_not_wait_for_a_controller_that_does_not_answer() {
     let ports = Ports::open().await;
@@ -116,7 +118,8 @@ async fn a_token_that_was_refused_is_not_asked_about_again() {
 #[tokio::test]
 async fn one_address_that_asks_too_fast_or_too_much_refuses_nobody_else() {
     let ports = Ports::open().await;
-    // More than a burst, all at once: however slow the machine is, they are counted before any is answered.
+    // More than a burst, all at once: however slow the machine is, they are counted before any is
+    // answered.
     let asked = (0..2_000).map(|_| ports.secure_from(1, "", "/partitions"));
     let answers = join_all(asked).await;
     let is_refused = answers.iter().any(|answer| answer.status == 429);

@@ -15,11 +15,12 @@ use tokio::time::timeout;
 
 use super::{Event, Publisher};
 
-/// Number of queues, and so of concurrent writes. All events of one object are in one queue, so their order stays.
+/// Number of queues, and so of concurrent writes. All events of one object are in one queue, so
+/// their order stays.
 const QUEUES: usize = 8;
 
-/// Maximum number of batches in a queue. A longer queue means that the API server is too slow for all events. The
-/// status of each object contains the same information.
+/// Maximum number of batches in a queue. A longer queue means that the API server is too slow for
+/// all events. The status of each object contains the same information.
 const LENGTH: usize = 1_024;
 
 /// Time to write the queued events when the process ends.
@@ -38,8 +39,8 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// `controller` and `instance` identify this process in each event. `lost` counts the events that do not fit into
-    /// the queues.
+    /// `controller` and `instance` identify this process in each event. `lost` counts the events
+    /// that do not fit into the queues.
     pub fn new(client: &Client, controller: &str, instance: Option<&str>, lost: Counter) -> Self {
         let (mut queues, mut writing) = (Vec::new(), JoinSet::new());
         let waiting = Arc::default();

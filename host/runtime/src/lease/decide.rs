@@ -17,7 +17,8 @@ pub(super) enum Action {
     Wait,
 }
 
-/// Decides the next action of the replica `identity`, which has observed the Lease unchanged for this time.
+/// Decides the next action of the replica `identity`, which has observed the Lease unchanged for
+/// this time.
 pub(super) fn next_action(lease: Option<&Lease>, identity: &str, unchanged: Duration) -> Action {
     let Some(lease) = lease else {
         return Action::Create;

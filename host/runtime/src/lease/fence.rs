@@ -14,8 +14,8 @@ use super::Leadership;
 #[error("stopped: this replica's leadership has expired")]
 struct NotLeading;
 
-/// Returns a client that writes nothing after the leadership has expired: a process that was paused may wake up between
-/// two writes.
+/// Returns a client that writes nothing after the leadership has expired: a process that was paused
+/// may wake up between two writes.
 pub fn fenced(client: &Client, leadership: Arc<Leadership>) -> Client {
     let (namespace, inner) = (client.default_namespace().to_owned(), client.clone());
     let service = service_fn(move |request: Request<Body>| {

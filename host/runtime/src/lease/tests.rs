@@ -9,8 +9,8 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 
-/// An API server that accepts the creation of a Lease, counts writes, and does not respond to later requests for
-/// Leases.
+/// An API server that accepts the creation of a Lease, counts writes, and does not respond to later
+/// requests for Leases.
 fn server(writes: Arc<AtomicUsize>) -> Client {
     let leases = Arc::new(AtomicUsize::new(0));
     let service = service_fn(move |request: Request<Body>| {

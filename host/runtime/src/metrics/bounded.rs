@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 /// Value of the label for all values beyond the limit.
 pub const OTHER: &str = "_other";
 
-/// Maximum number of values of one label from outside. A digest or a policy that is no longer active keeps its counts.
+/// Maximum number of values of one label from outside. A digest or a policy that is no longer
+/// active keeps its counts.
 const VALUES_MAX: usize = 64;
 
 /// The known values of a label.

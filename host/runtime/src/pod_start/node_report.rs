@@ -1,5 +1,5 @@
-//! Reads what only the events of a Pod show of its start: why its node cannot mount its volumes or create its sandbox, and
-//! whether an image is being pulled again.
+//! Reads what only the events of a Pod show of its start: why its node cannot mount its volumes or
+//! create its sandbox, and whether an image is being pulled again.
 
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 /// Maximum number of events that are read.
 const EVENTS_MAX: u32 = 100;
 
-/// Events of a node that cannot start a Pod, and the number of occurrences from which they are an obstacle. A network that
-/// is being configured on a node, and a volume that another node still has, fail a few times.
+/// Events of a node that cannot start a Pod, and the number of occurrences from which they are an
+/// obstacle. A network that is being configured on a node, and a volume that another node still
+/// has, fail a few times.
 const FAILURES: [(&str, i64); 7] = [
     ("FailedAttachVolume", 3),
     ("FailedCreatePodContainer", 3),
@@ -53,8 +54,8 @@ pub fn is_needed(start: StartState, preparing_since: Option<Timestamp>, now: Tim
     start == StartState::Unpulled || (start == StartState::Unhindered && is_slow)
 }
 
-/// Reads the events of a Pod. A failed request is no failure of the reconcile: an admin may not have granted the right to
-/// list events.
+/// Reads the events of a Pod. A failed request is no failure of the reconcile: an admin may not
+/// have granted the right to list events.
 pub async fn read(client: &Client, namespace: &str, uid: &str) -> NodeReport {
     let selector = format!("involvedObject.uid={uid}");
     let parameters = ListParams::default().fields(&selector).limit(EVENTS_MAX);
@@ -109,8 +110,8 @@ fn time(event: &Event) -> Option<Timestamp> {
         .or(event.event_time.as_ref().map(|time| time.0))
 }
 
-/// Returns the number of occurrences of an event. Every client that can create events in the namespace can write any
-/// number.
+/// Returns the number of occurrences of an event. Every client that can create events in the
+/// namespace can write any number.
 fn count(event: &Event) -> i64 {
     let series = event.series.as_ref();
     let count = event.count.or(series.and_then(|series| series.count));

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{StartState, obstacle, preparing_since, start_state};
 
-/// A Pod with an init container, a native sidecar, a main container and another one, with this status.
+/// A Pod with an init container, a native sidecar, a main container and another one, with this
+/// status.
 fn pod(status: &Value) -> Pod {
     serde_json::from_value(json!({
         "metadata": {"name": "w", "uid": "u"},

@@ -57,8 +57,8 @@ impl Conflict {
     }
 }
 
-/// The older releases that make `mine` inactive, oldest first. Of two releases, the one with the older webhook
-/// configuration is active.
+/// The older releases that make `mine` inactive, oldest first. Of two releases, the one with the
+/// older webhook configuration is active.
 pub fn conflicts(mine: &Claim, claims: &[Claim]) -> Vec<Conflict> {
     let mut claims: Vec<_> = claims.iter().collect();
     claims.sort_by(|one, other| rank(one).cmp(&rank(other)));

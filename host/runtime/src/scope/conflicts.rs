@@ -1,4 +1,5 @@
-//! Watches the webhook configurations of other releases, and decides whether this release is inactive.
+//! Watches the webhook configurations of other releases, and decides whether this release is
+//! inactive.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,8 @@ enum Known {
     Conflicts(Vec<Conflict>),
 }
 
-/// Conflicts of the release with this webhook configuration. They are unknown until the watch is followed.
+/// Conflicts of the release with this webhook configuration. They are unknown until the watch is
+/// followed.
 pub fn conflicts(
     namespace: &str,
     configuration: &str,
@@ -113,8 +115,8 @@ impl Conflicts {
 }
 
 impl ConflictWatch {
-    /// Follows the webhook configurations until `stop`. Without the right to read those of other releases, there is no
-    /// conflict.
+    /// Follows the webhook configurations until `stop`. Without the right to read those of other
+    /// releases, there is no conflict.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let (store, writer) = reflector::store();
         let config = watcher::Config::default().labels(OURS);
@@ -192,8 +194,8 @@ impl ConflictWatch {
     }
 }
 
-/// Reads the claim of a release from its webhook configuration. An unreadable one claims the whole cluster: an
-/// unnecessarily inactive release is better than two that do the same work.
+/// Reads the claim of a release from its webhook configuration. An unreadable one claims the whole
+/// cluster: an unnecessarily inactive release is better than two that do the same work.
 fn claim(found: &Configuration) -> Claim {
     let annotation = |name: &str| found.annotations().get(name).map(String::as_str);
     let since = found.metadata.creation_timestamp.as_ref();

@@ -19,8 +19,8 @@ use crate::panics;
 use crate::trimmed::{self, Guarded, Trimmed};
 use crate::{wait, watch_store};
 
-/// Time in seconds after which the API server ends a watch, which then continues where it was. A connection whose other end
-/// has vanished without a word is noticed a few seconds later.
+/// Time in seconds after which the API server ends a watch, which then continues where it was. A
+/// connection whose other end has vanished without a word is noticed a few seconds later.
 const LONGEST_WATCH: u32 = 60;
 
 /// A watch of all objects of a kind. An interrupted watch restarts with exponential back-off.
@@ -36,8 +36,8 @@ where
     events.default_backoff().boxed()
 }
 
-/// A watch of the whole cluster that returns only objects of served namespaces. It is for kinds that every release may
-/// read in all namespaces.
+/// A watch of the whole cluster that returns only objects of served namespaces. It is for kinds
+/// that every release may read in all namespaces.
 pub fn everywhere<K>(
     client: &Client,
     scope: &Scope,
@@ -51,8 +51,8 @@ where
     cluster_wide::<K>(client, config).try_filter(is_served)
 }
 
-/// A watch of the IPUPartitions of served namespaces. It drops those of other releases, because IPUPartitions are
-/// cluster-scoped, and unreadable ones.
+/// A watch of the IPUPartitions of served namespaces. It drops those of other releases, because
+/// IPUPartitions are cluster-scoped, and unreadable ones.
 pub fn partitions(
     client: &Client,
     scope: &Scope,
@@ -84,8 +84,9 @@ pub fn refused(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// One watch for each served namespace, or one for all namespaces. It is for kinds that a release for some namespaces may
-/// read only there. The name of the namespace is empty in a watch for all of them.
+/// One watch for each served namespace, or one for all namespaces. It is for kinds that a release
+/// for some namespaces may read only there. The name of the namespace is empty in a watch for all
+/// of them.
 pub fn in_each<K>(
     client: &Client,
     scope: &Scope,
@@ -147,8 +148,9 @@ fn is_served<K: Resource>(scope: &Scope, event: &Event<K>) -> bool {
     })
 }
 
-/// Reads one watch until it is dropped, and sends the keys that `apply` returns to `triggers`. Calls `synced` once, when
-/// the first list is complete. An object that makes `apply` panic is skipped.
+/// Reads one watch until it is dropped, and sends the keys that `apply` returns to `triggers`.
+/// Calls `synced` once, when the first list is complete. An object that makes `apply` panic is
+/// skipped.
 pub async fn follow<W: Resource<DynamicType = ()>, T, I: IntoIterator<Item = T>>(
     events: impl Stream<Item = watcher::Result<Event<W>>>,
     mut apply: impl FnMut(Event<W>) -> I,
@@ -240,7 +242,8 @@ mod tests {
         }
     }
 
-    /// An API server that lists no Pod, and whose watches send nothing: as one that has lost its power.
+    /// An API server that lists no Pod, and whose watches send nothing: as one that has lost its
+    /// power.
     fn silent(watches: &Arc<AtomicUsize>) -> Client {
         let watches = Arc::clone(watches);
         let api_server = service_fn(move |request: Request<Body>| {

@@ -1,4 +1,5 @@
-//! Changes the log level while the process runs. An admin writes it into a ConfigMap that all replicas follow.
+//! Changes the log level while the process runs. An admin writes it into a ConfigMap that all
+//! replicas follow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,8 +52,9 @@ impl LogLevel {
         (self.change)(filter).map_err(TelemetryError::Change)
     }
 
-    /// Follows the ConfigMap `<fullname>-log-level` until `stop`. Its key is the name of the process. Without the key,
-    /// or without the right to read it, the level of the command line is set.
+    /// Follows the ConfigMap `<fullname>-log-level` until `stop`. Its key is the name of the
+    /// process. Without the key, or without the right to read it, the level of the command line is
+    /// set.
     pub async fn follow(
         self,
         client: Client,

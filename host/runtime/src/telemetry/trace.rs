@@ -1,7 +1,8 @@
-//! Traces for OpenTelemetry: the work of both processes for a job, from its admission to its Pods, in one trace.
+//! Traces for OpenTelemetry: the work of both processes for a job, from its admission to its Pods,
+//! in one trace.
 //!
-//! No context passes between the processes. The id of a job's trace is its UID, so every process knows the trace of a
-//! job, and a UID in a log leads to the trace.
+//! No context passes between the processes. The id of a job's trace is its UID, so every process
+//! knows the trace of a job, and a UID in a log leads to the trace.
 
 mod attributes;
 mod destination;
@@ -59,8 +60,8 @@ pub enum TraceError {
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
-/// Sends the traces of this process to a collector over OTLP with gRPC. It needs a runtime. A collector that does not
-/// answer blocks nothing: unsent spans are dropped.
+/// Sends the traces of this process to a collector over OTLP with gRPC. It needs a runtime. A
+/// collector that does not answer blocks nothing: unsent spans are dropped.
 pub fn start(destination: &Destination, process: &'static str) -> Result<Traces, TraceError> {
     let mut exporter = SpanExporter::builder()
         .with_tonic()
@@ -100,7 +101,8 @@ impl Drop for Traces {
     }
 }
 
-/// Adds a span to the trace of the object, and names the object in the span's attributes. Without traces it does nothing.
+/// Adds a span to the trace of the object, and names the object in the span's attributes. Without
+/// traces it does nothing.
 pub fn of_object(span: &Span, object: &TracedObject<'_>) {
     if let Some(trace) = JobTrace::of(object.uid) {
         let parent = Context::new().with_remote_span_context(trace.root());

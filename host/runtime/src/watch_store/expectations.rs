@@ -1,7 +1,8 @@
 //! Pure: tracks the process's own writes that a watch has not reported yet.
 //!
-//! Writes of other clients may always arrive late: unique names and preconditions make decisions on a stale cache harmless.
-//! The process's own writes must be in the cache before it decides again, or it would repeat an action.
+//! Writes of other clients may always arrive late: unique names and preconditions make decisions on
+//! a stale cache harmless. The process's own writes must be in the cache before it decides again,
+//! or it would repeat an action.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ pub struct Expectations {
     writes: HashMap<Uid, Vec<Write>>,
     /// Number of owners at which expired writes are purged next.
     purge_at: usize,
-    /// The latest deleted objects: the watch may report a deletion before the response to the request arrives.
+    /// The latest deleted objects: the watch may report a deletion before the response to the
+    /// request arrives.
     deleted: VecDeque<Uid>,
 }
 
@@ -45,8 +47,8 @@ impl Expectations {
         }
     }
 
-    /// Expects an object at this version, or its deletion if the version is `u64::MAX`. `lists` is the number of lists that
-    /// have begun.
+    /// Expects an object at this version, or its deletion if the version is `u64::MAX`. `lists` is
+    /// the number of lists that have begun.
     pub fn expect(&mut self, owner: Uid, (object, version): (Uid, u64), lists: u32, now: Instant) {
         if self.deleted.contains(&object) {
             return;
@@ -87,8 +89,8 @@ impl Expectations {
         self.observe(owner, object, u64::MAX);
     }
 
-    /// Observes a complete list, the last of `lists`. Objects that it does not contain were deleted, unless they were
-    /// written after the list began.
+    /// Observes a complete list, the last of `lists`. Objects that it does not contain were
+    /// deleted, unless they were written after the list began.
     pub fn observe_list(&mut self, lists: u32, exists: impl Fn(Uid) -> bool) {
         self.writes.retain(|_, writes| {
             writes.retain(|one| one.lists == lists || exists(one.object));

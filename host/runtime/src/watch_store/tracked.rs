@@ -8,14 +8,15 @@ use kube::runtime::watcher::Event;
 
 use super::{Change, Expectations, Store};
 
-/// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
-/// is available again, and lists everything; this limit is for writes that it never reports.
+/// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute
+/// after the API server is available again, and lists everything; this limit is for writes that it
+/// never reports.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A projection of an object that the process writes.
 pub trait Tracked<K>: Sized {
-    /// Returns the owner whose reconcile waits for writes of an object, and the UID of the object, from its key and its last
-    /// known projection. `None`: no reconcile waits.
+    /// Returns the owner whose reconcile waits for writes of an object, and the UID of the object,
+    /// from its key and its last known projection. `None`: no reconcile waits.
     fn identity(key: &K, projection: Option<&Self>) -> Option<(Uid, Uid)>;
 
     /// Returns the version of the object.
@@ -58,8 +59,8 @@ impl<K: Clone + Ord, V: Tracked<K>> TrackedStore<K, V> {
             match now {
                 Some(now) => self.expectations.observe(owner, object, now.version()),
                 None if is_delete => self.expectations.observe_delete(owner, object),
-                // It is no longer stored, or the list does not contain it. A list from an old cache may lack an object that
-                // exists, so its later writes are still expected.
+                // It is no longer stored, or the list does not contain it. A list from an old cache
+                // may lack an object that exists, so its later writes are still expected.
                 None => self.expectations.observe(owner, object, u64::MAX),
             }
         }
@@ -73,8 +74,8 @@ impl<K: Clone + Ord, V: Tracked<K>> TrackedStore<K, V> {
         changes
     }
 
-    /// Expects an object at this version, or its deletion if the version is `u64::MAX`. Does nothing if the watch has
-    /// reported it.
+    /// Expects an object at this version, or its deletion if the version is `u64::MAX`. Does
+    /// nothing if the watch has reported it.
     pub fn expect(&mut self, key: &K, (owner, object): (Uid, Uid), version: u64, now: Instant) {
         let known = self.store.objects().get(key);
         if known.is_none_or(|known| known.version() < version) {

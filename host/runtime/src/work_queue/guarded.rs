@@ -1,4 +1,5 @@
-//! One guarded reconcile: it has a time limit, it is measured, its panics are caught, and its failure is logged.
+//! One guarded reconcile: it has a time limit, it is measured, its panics are caught, and its
+//! failure is logged.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -10,8 +11,8 @@ use super::Requeue;
 use super::metrics::Reconciles;
 use crate::panics::{self, Panicked};
 
-/// Back-off of failed reconciles. Stale caches catch up within a second. Other causes end without a change, or need a
-/// user.
+/// Back-off of failed reconciles. Stale caches catch up within a second. Other causes end without a
+/// change, or need a user.
 const BACK_OFF: Requeue = Requeue::BackOff {
     first: Duration::from_millis(250),
     most: Duration::from_mins(1),
@@ -22,7 +23,8 @@ pub trait StepError: Error + 'static {
     /// Returns the value of the metrics label `category`, unless [`Self::is_stale`].
     fn category(&self) -> &'static str;
 
-    /// Whether another client has changed the object since it was read, so that the cache was stale.
+    /// Whether another client has changed the object since it was read, so that the cache was
+    /// stale.
     fn is_stale(&self) -> bool;
 }
 
@@ -77,7 +79,8 @@ pub async fn guarded<E: StepError>(
     }
 }
 
-/// Carries out the steps of one reconcile, and leaves its failure to the caller. Without a limit it takes any time.
+/// Carries out the steps of one reconcile, and leaves its failure to the caller. Without a limit it
+/// takes any time.
 pub async fn measured<T, E: StepError>(
     reconciles: &Reconciles,
     limit: Option<Duration>,

@@ -14,7 +14,8 @@ use self::client_go::{WorkQueue, WorkQueues};
 use super::Requeue;
 use crate::metrics;
 
-/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that creates a partition minutes.
+/// Bounds of the buckets, in seconds: a reconcile takes milliseconds, and one that creates a
+/// partition minutes.
 const BUCKETS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
@@ -132,7 +133,8 @@ impl AllReconciles {
         }
     }
 
-    /// Registers the metrics under the names of Kubernetes' Go libraries, in a registry without a prefix.
+    /// Registers the metrics under the names of Kubernetes' Go libraries, in a registry without a
+    /// prefix.
     pub fn register_standard(&self, registry: &mut Registry) {
         self.queues.register(registry);
     }

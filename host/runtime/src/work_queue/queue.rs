@@ -1,5 +1,5 @@
-//! Pure: schedules the keys of a work queue. A key is reconciled once at a time, regardless of the number of its
-//! events.
+//! Pure: schedules the keys of a work queue. A key is reconciled once at a time, regardless of the
+//! number of its events.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;

@@ -1,4 +1,5 @@
-//! The slots of a queue: each reconcile occupies one, except while it waits for something slow outside the cluster.
+//! The slots of a queue: each reconcile occupies one, except while it waits for something slow
+//! outside the cluster.
 
 use std::sync::Arc;
 
@@ -56,10 +57,12 @@ impl Slots {
 }
 
 impl Slot {
-    /// Waits for something that may take minutes, and leaves the slot to other reconciles meanwhile. The reconcile of this key
-    /// goes on, so no other one of the key begins. The caller bounds how many wait like this.
+    /// Waits for something that may take minutes, and leaves the slot to other reconciles
+    /// meanwhile. The reconcile of this key goes on, so no other one of the key begins. The caller
+    /// bounds how many wait like this.
     ///
-    /// A reconcile waits for one such future at a time, and to its end: if it drops the future, it has no slot.
+    /// A reconcile waits for one such future at a time, and to its end: if it drops the future, it
+    /// has no slot.
     pub async fn outside<T>(&self, waiting: impl Future<Output = T>) -> T {
         *self.permit.lock() = None;
         let result = waiting.await;

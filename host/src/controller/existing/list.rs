@@ -15,10 +15,12 @@ use serde_json::Value;
 /// Memory limit of the parsed response. Jobs have some 30 KiB.
 const TREE: usize = 8 << 20;
 
-/// Size limit of an object in etcd. A growing buffer is copied, and the old half lives a moment longer.
+/// Size limit of an object in etcd. A growing buffer is copied, and the old half lives a moment
+/// longer.
 const TEXT: usize = (3 << 20) / 2 * 3 / 2;
 
-/// Maximum memory of a review: the text of an object, and the object as the guest and the match conditions get it.
+/// Maximum memory of a review: the text of an object, and the object as the guest and the match
+/// conditions get it.
 pub const MEMORY: usize = TEXT + 2 * TREE;
 
 /// One object of a list.
@@ -119,7 +121,8 @@ impl ObjectList {
     }
 }
 
-/// Returns the token with which a list continues whose token has expired. The API server sends it with the error.
+/// Returns the token with which a list continues whose token has expired. The API server sends it
+/// with the error.
 fn renewed(token: &str, error: &Error) -> Option<String> {
     let Error::Api(status) = error else {
         return None;
@@ -137,7 +140,8 @@ async fn read(
     client.request_text(request).await
 }
 
-/// The first object of a page of metadata, with its name alone: its other metadata may be as large as the object.
+/// The first object of a page of metadata, with its name alone: its other metadata may be as large
+/// as the object.
 fn names(text: &str) -> Result<Value, serde_json::Error> {
     let page: NamePage = serde_json::from_str(text)?;
     serde_json::to_value(page)
@@ -182,8 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// A cluster with three jobs in each namespace. The token of the second job has expired, and the job needs too much
-    /// memory.
+    /// A cluster with three jobs in each namespace. The token of the second job has expired, and
+    /// the job needs too much memory.
     fn cluster() -> Client {
         let service = service_fn(|request: HttpRequest<Body>| async move {
             let path = request.uri().path().to_owned();

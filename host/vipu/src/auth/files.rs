@@ -1,7 +1,9 @@
-//! Reads the files of certificates and credentials for V-IPU controllers, and follows their changes.
+//! Reads the files of certificates and credentials for V-IPU controllers, and follows their
+//! changes.
 //!
-//! Guarantees: an invalid file never causes a call in plain text or without credentials. Invalid files do not replace
-//! valid ones that were read before. Without valid files, no controller is called.
+//! Guarantees: an invalid file never causes a call in plain text or without credentials. Invalid
+//! files do not replace valid ones that were read before. Without valid files, no controller is
+//! called.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,8 +29,8 @@ pub struct AuthFiles {
 }
 
 impl AuthFiles {
-    /// Reads the files of the options once. Unusable files are logged; only an option that can never be valid is an
-    /// error.
+    /// Reads the files of the options once. Unusable files are logged; only an option that can
+    /// never be valid is an error.
     pub async fn open(options: AuthOptions) -> Result<Self, AuthError> {
         super::check(&options)?;
         if options.vipu_credentials_dir.is_some() && options.vipu_tls_dir.is_none() {

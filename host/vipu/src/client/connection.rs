@@ -1,4 +1,5 @@
-//! The connection to one V-IPU controller: opened on demand, and again after a change of the authentication.
+//! The connection to one V-IPU controller: opened on demand, and again after a change of the
+//! authentication.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,8 +61,8 @@ impl ConnectionManager {
         &self.controller.name
     }
 
-    /// Returns the current connection, or a new one after a change of the authentication. Calls in progress finish on
-    /// the old connection.
+    /// Returns the current connection, or a new one after a change of the authentication. Calls in
+    /// progress finish on the old connection.
     pub(super) fn now(&self) -> Result<Connection, VipuError> {
         let state = self.auth.borrow().clone();
         let auth = state.map_err(VipuError::Auth)?;
@@ -109,8 +110,8 @@ impl ConnectionManager {
 }
 
 impl Connection {
-    /// Sends one call with the credentials, and returns its undecoded reply. The request contains the `timeout`, if
-    /// there is one.
+    /// Sends one call with the credentials, and returns its undecoded reply. The request contains
+    /// the `timeout`, if there is one.
     pub(super) async fn call<C: Call>(
         &self,
         message: C,

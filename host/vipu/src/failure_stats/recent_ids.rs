@@ -21,8 +21,9 @@ impl<T> Default for RecentIds<T> {
 }
 
 impl<T> RecentIds<T> {
-    /// Keeps a value that was observed now, and returns the earlier one. Of more than `most` ids, that which was observed
-    /// longest ago is dropped: another process may have removed the partition, and then nobody observes it again.
+    /// Keeps a value that was observed now, and returns the earlier one. Of more than `most` ids,
+    /// that which was observed longest ago is dropped: another process may have removed the
+    /// partition, and then nobody observes it again.
     pub(super) fn observe(&mut self, id: &str, value: T, now: Timestamp, most: usize) -> Option<T> {
         let before = self.values.insert(id.to_owned(), (now, value));
         if let Some((earlier, _)) = &before {

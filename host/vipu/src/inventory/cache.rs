@@ -24,8 +24,8 @@ const LAST_AGE: Duration = Duration::from_secs(30);
 /// Age up to which the version of an answering controller is valid.
 const VERSION_AGE: Duration = Duration::from_mins(10);
 
-/// Time for which the agreement of a controller to remove a partition is kept. The controller lists the partition for a
-/// while, and then the IPUPartition takes a moment to reflect the removal.
+/// Time for which the agreement of a controller to remove a partition is kept. The controller lists
+/// the partition for a while, and then the IPUPartition takes a moment to reflect the removal.
 const REMOVED_AGE: Duration = Duration::from_mins(10);
 
 /// An inventory with the changes since its read, or the error of the read.
@@ -42,8 +42,8 @@ pub(super) struct ControllerCache {
     late_answers: Arc<Notify>,
 }
 
-/// The readings, and the changes on a controller. They have one lock, so that a reading is never combined with the
-/// changes of another one.
+/// The readings, and the changes on a controller. They have one lock, so that a reading is never
+/// combined with the changes of another one.
 #[derive(Debug, Default)]
 pub(super) struct State {
     last: Option<Reading>,
@@ -53,7 +53,8 @@ pub(super) struct State {
     is_late: bool,
     /// Time of the last change with an unknown effect.
     unknown: Option<Instant>,
-    /// Partitions that are being requested, each with its number of IPUs. The controller may list them or not.
+    /// Partitions that are being requested, each with its number of IPUs. The controller may list
+    /// them or not.
     requested: Vec<(Uid, u32)>,
     /// Created partitions, each with its time and its number of IPUs.
     taken: Vec<(Instant, Uid, u32)>,
@@ -90,7 +91,8 @@ pub(super) struct Version {
 }
 
 impl ControllerCache {
-    /// An empty cache. It notifies `late_answers` of each answer that a caller of `soon` did not wait for.
+    /// An empty cache. It notifies `late_answers` of each answer that a caller of `soon` did not
+    /// wait for.
     pub(super) fn new(late_answers: Arc<Notify>) -> Self {
         Self {
             late_answers,
@@ -98,8 +100,8 @@ impl ControllerCache {
         }
     }
 
-    /// The inventory, at most `max_age` old. It waits until the controller answers: at most for the end of a read in
-    /// progress, and for one of its own.
+    /// The inventory, at most `max_age` old. It waits until the controller answers: at most for the
+    /// end of a read in progress, and for one of its own.
     pub(super) async fn fresh(
         self: &Arc<Self>,
         max_age: Duration,
@@ -114,8 +116,8 @@ impl ControllerCache {
         }
     }
 
-    /// The same, if the controller answers within `SHORT_WAIT`. Otherwise it returns the last reading, and the read
-    /// goes on.
+    /// The same, if the controller answers within `SHORT_WAIT`. Otherwise it returns the last
+    /// reading, and the read goes on.
     pub(super) async fn soon(
         self: &Arc<Self>,
         max_age: Duration,
@@ -200,7 +202,8 @@ impl State {
         self.requested.push((id, ipus));
     }
 
-    /// Counts a requested partition until the next read: whatever the controller answered, it may have created it.
+    /// Counts a requested partition until the next read: whatever the controller answered, it may
+    /// have created it.
     pub(super) fn end_request(&mut self, id: Uid) {
         let index = self.requested.iter().position(|(other, _)| *other == id);
         if let Some(index) = index {
@@ -240,8 +243,9 @@ impl State {
         is_fresh.then(|| self.with_changes(last))
     }
 
-    /// A read that began after the caller's request is always fresh enough: otherwise every caller of a slow controller
-    /// would read it again, one after the other. For the same reason the age counts from the end of the read.
+    /// A read that began after the caller's request is always fresh enough: otherwise every caller
+    /// of a slow controller would read it again, one after the other. For the same reason the age
+    /// counts from the end of the read.
     fn is_fresh(&self, last: &Reading, called: Instant, max_age: Duration) -> bool {
         if last.inventory.is_err() {
             return last.ended.elapsed() < FAILURE_AGE;
@@ -264,8 +268,8 @@ impl State {
         inventory.map_or_else(|| Arc::from([]), |inventory| inventory.partitions.clone())
     }
 
-    /// The last reading. A change with an unknown effect does not count: it only releases IPUs, because a requested
-    /// partition counts until the next read.
+    /// The last reading. A change with an unknown effect does not count: it only releases IPUs,
+    /// because a requested partition counts until the next read.
     pub(super) fn last_known(&mut self) -> Answer {
         let last = self.last.clone();
         // After an error, the controller is unreachable until it answers.
@@ -276,8 +280,8 @@ impl State {
         }
     }
 
-    /// The last reading, with the changes since its read. Changes before the read are dropped, because no earlier read
-    /// is used again.
+    /// The last reading, with the changes since its read. Changes before the read are dropped,
+    /// because no earlier read is used again.
     fn with_changes(&mut self, last: Reading) -> Answer {
         let read = last.inventory?;
         self.taken.retain(|(when, ..)| *when >= last.began);
@@ -307,8 +311,8 @@ impl Version {
         self.read_at = None;
     }
 
-    /// Stores the version that a server reported, and logs a new one. A server that reports none keeps its last
-    /// version.
+    /// Stores the version that a server reported, and logs a new one. A server that reports none
+    /// keeps its last version.
     pub(super) fn learn(&mut self, controller: &str, reported: Option<String>) {
         self.read_at = Some(Instant::now());
         if reported.is_some() && reported != self.reported {

@@ -1,8 +1,9 @@
 //! Pure: which IPUs of a V-IPU controller are free, as blocks.
 //!
-//! A V-IPU controller lists the IPUs of each partition (`PartitionSpec.ipus` of ListPartitions) with their places in the
-//! cluster (`topology_id`). A partition is one block: consecutive IPUs from a multiple of its size. The free blocks are
-//! known as long as everything in the list agrees with that. Otherwise only the number of free IPUs is known.
+//! A V-IPU controller lists the IPUs of each partition (`PartitionSpec.ipus` of ListPartitions)
+//! with their places in the cluster (`topology_id`). A partition is one block: consecutive IPUs
+//! from a multiple of its size. The free blocks are known as long as everything in the list agrees
+//! with that. Otherwise only the number of free IPUs is known.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ const IPUS_MAX: usize = 4_096;
 /// Most ranges of free IPUs that are named. 256 IPUs have at most 128.
 const RANGES_MAX: usize = 128;
 
-/// Numbers of free blocks, by their size in IPUs, which is a power of two. No two of them form a larger block.
+/// Numbers of free blocks, by their size in IPUs, which is a power of two. No two of them form a
+/// larger block.
 pub type FreeBlocks = BTreeMap<u32, u32>;
 
 /// Returns the place of the first IPU of a partition. `None`: its IPUs are not listed as one block.
@@ -31,9 +33,10 @@ pub(super) fn first_ipu(ipus: &[proto::PartitionIpu]) -> Option<u32> {
     is_block.then_some(first)
 }
 
-/// Returns the free blocks among so many IPUs. `used` are the partitions: the place of the first IPU, and the number of
-/// IPUs. `None`: the list of partitions contradicts itself or the number of IPUs, or IPUs are missing in that number.
-/// While an agent is away, for example, nobody knows which IPUs are not counted.
+/// Returns the free blocks among so many IPUs. `used` are the partitions: the place of the first
+/// IPU, and the number of IPUs. `None`: the list of partitions contradicts itself or the number of
+/// IPUs, or IPUs are missing in that number. While an agent is away, for example, nobody knows
+/// which IPUs are not counted.
 pub(super) fn free_blocks(
     total: u32,
     used: impl Iterator<Item = (Option<u32>, u32)>,
@@ -57,8 +60,8 @@ pub(super) fn free_blocks(
     Some(free)
 }
 
-/// Returns the free IPUs as ranges, such as `4-7,16-63`. `used` are the partitions, as in `free_blocks`. `None`: there are
-/// too many.
+/// Returns the free IPUs as ranges, such as `4-7,16-63`. `used` are the partitions, as in
+/// `free_blocks`. `None`: there are too many.
 pub(super) fn free_ipus(total: u32, used: impl Iterator<Item = (u32, u32)>) -> Option<String> {
     if usize::try_from(total).is_ok_and(|total| total > IPUS_MAX) {
         return None;

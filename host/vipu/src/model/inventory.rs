@@ -18,7 +18,8 @@ pub struct Inventory {
     pub used: u32,
     /// IPUs in the partitions of the list alone.
     pub listed: u32,
-    /// The free IPUs beside the partitions of the list, as blocks. `None`: the list does not show them.
+    /// The free IPUs beside the partitions of the list, as blocks. `None`: the list does not show
+    /// them.
     pub free_blocks: Option<Arc<FreeBlocks>>,
     /// Sizes of the partitions that were created since the list.
     pub created: Vec<u32>,
@@ -92,15 +93,16 @@ impl Inventory {
         self
     }
 
-    /// Records that the controller has agreed to remove this partition. It may still be listed; no Pod uses it.
+    /// Records that the controller has agreed to remove this partition. It may still be listed; no
+    /// Pod uses it.
     #[must_use]
     pub fn without(mut self, id: Uid) -> Self {
         self.changed.insert(id);
         self
     }
 
-    /// The places of the IPUs in no partition of the list, as ranges, such as `4-7,16-63`. `None`: the list does not show
-    /// them, or there are too many.
+    /// The places of the IPUs in no partition of the list, as ranges, such as `4-7,16-63`. `None`:
+    /// the list does not show them, or there are too many.
     pub fn free_ipus(&self) -> Option<String> {
         self.free_blocks.as_ref()?;
         let partitions = self.partitions.iter();
@@ -114,8 +116,9 @@ impl Inventory {
         self.total.saturating_sub(self.used)
     }
 
-    /// The largest partition that may fit now: the largest free block, or at most the free IPUs, rounded down to a power
-    /// of two. It is an upper bound where the blocks are not known, and after a partition was created since the list.
+    /// The largest partition that may fit now: the largest free block, or at most the free IPUs,
+    /// rounded down to a power of two. It is an upper bound where the blocks are not known, and
+    /// after a partition was created since the list.
     pub fn largest_free(&self) -> u32 {
         let largest = largest_partition(self.free());
         let blocks = self.free_blocks.as_deref();

@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use super::{ListedPartition, ReadyState, named};
 use crate::proto;
 
-/// The partitions of a reply to ListPartitions. A partition that is listed twice counts once, with the larger size: an
-/// unused IPU is better than one that is allocated twice. Places in several clusters say nothing of each other.
+/// The partitions of a reply to ListPartitions. A partition that is listed twice counts once, with
+/// the larger size: an unused IPU is better than one that is allocated twice. Places in several
+/// clusters say nothing of each other.
 pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
     let specs = reply
         .partitions
@@ -66,8 +67,8 @@ pub(crate) fn truncate(
     (partitions, ipus)
 }
 
-/// The number of IPUs in a reply to ListIPUAttributes. An IPU that is listed twice with the name of its agent counts
-/// once. Agents without a name are different agents.
+/// The number of IPUs in a reply to ListIPUAttributes. An IPU that is listed twice with the name of
+/// its agent counts once. Agents without a name are different agents.
 pub(crate) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
     let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
         let agent = entry.agent.as_str();

@@ -198,7 +198,8 @@ fn a_time_beyond_all_calendars_is_left_out() {
     };
     assert_eq!(last(0), Some(Time(Timestamp::UNIX_EPOCH)));
     assert_eq!(last(i64::MAX), None);
-    // A year before 0 is a time here and none to the API server, which would refuse the whole status.
+    // A year before 0 is a time here and none to the API server, which would refuse the whole
+    // status.
     assert_eq!(last(Timestamp::MIN.as_second()), None);
     assert_eq!(last(-1), None);
 }

@@ -1,5 +1,5 @@
-//! Users of many short-lived IPUPartitions: they run Pods on some of them, and release them depending on when the
-//! accounts are written. Other partitions fail or are reset.
+//! Users of many short-lived IPUPartitions: they run Pods on some of them, and release them
+//! depending on when the accounts are written. Other partitions fail or are reset.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Uses partitions and releases them, until this number was served. In each round, half of the ready ones are
-    /// released.
+    /// Uses partitions and releases them, until this number was served. In each round, half of the
+    /// ready ones are released.
     pub(super) async fn serve(&mut self, fixture: &Fixture, goal: usize) {
         while self.served.len() < goal {
             self.rounds += 1;
@@ -107,8 +107,8 @@ impl Load {
     }
 }
 
-/// Waits until half of the accounts are written again, which takes up to a minute. `is_forced`: a cordon has them written at
-/// once.
+/// Waits until half of the accounts are written again, which takes up to a minute. `is_forced`: a
+/// cordon has them written at once.
 async fn once_written(fixture: &Fixture, is_forced: bool) {
     let before = accounts(fixture).await.unwrap();
     let count = if is_forced { CONTROLLERS / 2 } else { 0 };

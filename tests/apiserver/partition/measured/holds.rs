@@ -40,8 +40,8 @@ pub(super) fn holds(calls: &[Vec<Call>], observed: &Observed, jobs: &[Job]) -> V
             .collect();
         for call in done.filter(|call| call.method == Method::CreatePartition) {
             let Some(&job) = observed.ids.get(&call.partition) else {
-                // The controller was called after the attempt was written, so the last list contains all
-                // earlier attempts.
+                // The controller was called after the attempt was written, so the last list
+                // contains all earlier attempts.
                 assert!(
                     observed.since_begin(call.began) >= observed.listed,
                     "{call:?}"
@@ -70,7 +70,8 @@ pub(super) fn allocation(holds: &[Hold], end: Duration, capacity: u32) -> f64 {
     held.sum::<f64>() / (f64::from(capacity) * end.as_secs_f64())
 }
 
-/// Returns how much longer a partition exists than its job runs: the median of those that ended before `end`.
+/// Returns how much longer a partition exists than its job runs: the median of those that ended
+/// before `end`.
 pub(super) fn overhead(holds: &[Hold], jobs: &[Job], end: Duration) -> Duration {
     let ended = holds.iter().filter(|hold| hold.to <= end);
     median(ended.map(|hold| {
@@ -79,7 +80,8 @@ pub(super) fn overhead(holds: &[Hold], jobs: &[Job], end: Duration) -> Duration 
     }))
 }
 
-/// Returns the time from the end of a hold to the next one on its controller, for requests that waited: the median.
+/// Returns the time from the end of a hold to the next one on its controller, for requests that
+/// waited: the median.
 pub(super) fn handover(holds: &[Hold], waited: &[&Hold]) -> Duration {
     median(waited.iter().filter_map(|hold| {
         let earlier = holds

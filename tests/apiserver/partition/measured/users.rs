@@ -1,5 +1,5 @@
-//! The users of the jobs: they request each partition at its arrival, and delete it when its job has run since
-//! Ready.
+//! The users of the jobs: they request each partition at its arrival, and delete it when its job
+//! has run since Ready.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -113,8 +113,8 @@ pub(super) async fn run(fixture: &Fixture, jobs: &[Job], half: &Notify) -> Obser
     observed
 }
 
-/// The owner of a job. Names are in the order of the arrivals, because they decide between requests of the same
-/// second.
+/// The owner of a job. Names are in the order of the arrivals, because they decide between requests
+/// of the same second.
 fn owner(number: usize) -> PartitionOwner {
     notebook(&format!("{OWNERS}{number:04}"))
 }

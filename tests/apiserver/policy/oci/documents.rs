@@ -1,4 +1,5 @@
-//! Runs the page that publishes a guest: it is pushed, signed, installed in shadow mode, and active.
+//! Runs the page that publishes a guest: it is pushed, signed, installed in shadow mode, and
+//! active.
 
 use std::fs;
 
@@ -14,8 +15,8 @@ use crate::policy::fixture::{Fixture, built_in};
 /// The registry in the documents.
 const HOST: &str = "registry.example.com";
 
-/// The manifest of the page for this registry and this component, as the admin completes it. The guest is another one,
-/// with settings of its own.
+/// The manifest of the page for this registry and this component, as the admin completes it. The
+/// guest is another one, with settings of its own.
 fn completed(manifest: &str, author: &Author, pushed: &str) -> String {
     let manifest = manifest.replace(HOST, &author.registry.host());
     let mut policy: Value = serde_saphyr::from_str(&manifest).unwrap();

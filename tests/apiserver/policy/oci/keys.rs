@@ -1,4 +1,5 @@
-//! What a removed key signed has no guest within a minute: keys of a policy, and keys of the release.
+//! What a removed key signed has no guest within a minute: keys of a policy, and keys of the
+//! release.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Modules on a volume that outlives the Pods: without the registry a new Pod loads them, and nothing else from there.
+//! Modules on a volume that outlives the Pods: without the registry a new Pod loads them, and
+//! nothing else from there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,8 @@ async fn a_new_pod_loads_a_signed_module_from_the_volume_while_the_registry_is_d
     let elsewhere = new_pod(&fixture, "controller-3", other.path()).await;
     once_lacking(&fixture, "controller-3").await;
 
-    // Another program writes to the volume: a new Pod loads none of that, and replaces it once the registry answers.
+    // Another program writes to the volume: a new Pod loads none of that, and replaces it once the
+    // registry answers.
     second.stop().await;
     let module = module_on(volume.path());
     fs::write(&module, b"another module").unwrap();

@@ -1,5 +1,5 @@
-//! Measures the operator on real nodes: how long the program of a job takes to start, compared with a batch Job and
-//! with mpi-operator, and the size and memory of the operator.
+//! Measures the operator on real nodes: how long the program of a job takes to start, compared with
+//! a batch Job and with mpi-operator, and the size and memory of the operator.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -66,7 +66,8 @@ fn options(guests: &Path, hooks: &[Hook]) -> GuestHostOptions {
     }
 }
 
-/// Measures calls of both guests of admission. Guest and native code begin and end with a JSON value, as the webhook does.
+/// Measures calls of both guests of admission. Guest and native code begin and end with a JSON
+/// value, as the webhook does.
 fn measure_calls(runtime: &Runtime, guests: &Path) -> anyhow::Result<()> {
     let hooks = [Hook::Defaulting, Hook::Validation];
     let host = GuestHost::open_blocking(&options(guests, &hooks))?;
@@ -92,9 +93,10 @@ fn measure_calls(runtime: &Runtime, guests: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Compares a guest with the same code run natively. Native code runs twice: in the calling thread, and off the async
-/// threads, where guests always run. The difference between the latter and the guest is the cost of WebAssembly. The rest
-/// is the cost of threads. The three alternate, so that other work of the machine affects all of them.
+/// Compares a guest with the same code run natively. Native code runs twice: in the calling thread,
+/// and off the async threads, where guests always run. The difference between the latter and the
+/// guest is the cost of WebAssembly. The rest is the cost of threads. The three alternate, so that
+/// other work of the machine affects all of them.
 fn compare<T: Send + 'static, A>(
     guest: &str,
     runtime: &Runtime,

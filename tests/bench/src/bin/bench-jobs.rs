@@ -1,6 +1,6 @@
-//! Measures jobs per second, compared with mpi-operator and with a loop that sends the same writes; the
-//! result of a thousand jobs at once; the operator's usage with few and with many jobs; and the time of a
-//! large job.
+//! Measures jobs per second, compared with mpi-operator and with a loop that sends the same writes;
+//! the result of a thousand jobs at once; the operator's usage with few and with many jobs; and the
+//! time of a large job.
 
 use bench::load::{self, Contender, LargeJob, Load, ManyJobs, Race, RaceOptions, Ratios, Sizes};
 use clap::Parser;

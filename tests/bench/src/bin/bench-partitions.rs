@@ -1,6 +1,6 @@
-//! Measures the vipu-proxy: partitions per second, compared with a loop that sends the same writes and
-//! calls; its decisions over many controllers and many waiting requests; its usage and the duration of its sweep with many
-//! partitions; and its work beside thousands of waiting requests.
+//! Measures the vipu-proxy: partitions per second, compared with a loop that sends the same writes
+//! and calls; its decisions over many controllers and many waiting requests; its usage and the
+//! duration of its sweep with many partitions; and its work beside thousands of waiting requests.
 
 use std::time::Duration;
 

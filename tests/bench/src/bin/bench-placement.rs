@@ -1,5 +1,6 @@
-//! Measures placement policies and settings of the queue with the jobs of a real cluster, by the command that authors use.
-//! Prints the tables of BENCHMARKS.md, and draws the plots of the policies.
+//! Measures placement policies and settings of the queue with the jobs of a real cluster, by the
+//! command that authors use. Prints the tables of BENCHMARKS.md, and draws the plots of the
+//! policies.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,8 @@ const BUILT_IN: &str = "built-in";
 /// The other policies that are compared.
 const POLICIES: [&str; 2] = ["fragmentation.wasm", "best-fit.wasm"];
 
-/// A backfill limit that no request reaches, in seconds: longer than all jobs of the trace, one after the other.
+/// A backfill limit that no request reaches, in seconds: longer than all jobs of the trace, one
+/// after the other.
 const NEVER: u64 = 1_000_000_000_000;
 
 /// Measure placement. It takes a quarter of an hour.
@@ -28,7 +30,8 @@ struct Cli {
     /// Offered loads in percent at which the policies are compared.
     #[arg(long, value_delimiter = ',', default_values_t = [80, 95, 110])]
     loads: Vec<u32>,
-    /// Backfill limits in seconds that are compared with no reservations, at the load in the middle of the list of loads.
+    /// Backfill limits in seconds that are compared with no reservations, at the load in the middle
+    /// of the list of loads.
     #[arg(long, value_delimiter = ',', default_values_t = [600, 3_600, 43_200, 86_400, 172_800])]
     limits: Vec<u64>,
 }
@@ -57,7 +60,8 @@ fn main() -> anyhow::Result<()> {
 
 /// The files of the replays.
 struct Bench {
-    /// The policies and the list of controllers. The names in tables and plots are those of files in this folder.
+    /// The policies and the list of controllers. The names in tables and plots are those of files
+    /// in this folder.
     folder: TempDir,
     plots: PathBuf,
 }
@@ -93,7 +97,8 @@ impl Bench {
         printed(command.arg("--svg").arg(plot))
     }
 
-    /// Returns the table of the backfill limits, and of the fair share of namespaces with the default limit.
+    /// Returns the table of the backfill limits, and of the fair share of namespaces with the
+    /// default limit.
     fn queue(&self, load: &str, limits: Vec<u64>) -> anyhow::Result<String> {
         let named = |limit| (format!("backfill limit of {limit} s"), limit);
         let mut settings: Vec<_> = limits.into_iter().map(named).collect();
@@ -124,7 +129,8 @@ impl Bench {
     }
 }
 
-/// Adds the row of a table with one policy, under this name. The first row brings the two lines of the head with it.
+/// Adds the row of a table with one policy, under this name. The first row brings the two lines of
+/// the head with it.
 fn add_row(table: &mut String, name: &str, printed: &str) {
     let head = if table.is_empty() { 0 } else { 2 };
     for line in printed.lines().skip(head) {

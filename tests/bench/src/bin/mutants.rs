@@ -1,5 +1,6 @@
-//! Shows that tests find mistakes: makes each mistake of a list in a copy of the sources, and requires that
-//! the simulation of the partition core and its model check end with a broken invariant, or that tests fail.
+//! Shows that tests find mistakes: makes each mistake of a list in a copy of the sources, and
+//! requires that the simulation of the partition core and its model check end with a broken
+//! invariant, or that tests fail.
 //!
 //! The copy and its build stay in `target/mutants`, so that cargo compiles only what a mistake
 //! changes. Arguments select the mistakes whose names contain one of them. If `IPU_OPERATOR_MODEL`
@@ -79,7 +80,8 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The tests that run with a mistake, and their expected results. With a bound, only its model check runs.
+/// The tests that run with a mistake, and their expected results. With a bound, only its model
+/// check runs.
 fn tests_of(mutation: &Mutation, bound: Option<&'static str>) -> Vec<(Tests, Expected)> {
     match bound {
         Some(bound) => vec![(mutations::model_of(bound), Expected::Found)],

@@ -1,4 +1,5 @@
-//! Accounts with ordinary rights: requests of `system:masters` skip the checks of rights and the API server's fairness.
+//! Accounts with ordinary rights: requests of `system:masters` skip the checks of rights and the
+//! API server's fairness.
 
 use std::path::{Path, PathBuf};
 

@@ -23,8 +23,8 @@ pub(super) const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
 /// Number of jobs that are written at the same time.
 const JOBS_AT_ONCE: usize = 32;
 
-/// Writes the objects of `count` jobs, each made like `objects`, and as many updates and dry runs of each as the operator
-/// made in `like`, but no events.
+/// Writes the objects of `count` jobs, each made like `objects`, and as many updates and dry runs
+/// of each as the operator made in `like`, but no events.
 pub async fn bare_loop(
     count: usize,
     objects: &[Value],
@@ -59,8 +59,8 @@ pub async fn bare_loop(
     })
 }
 
-/// Creates the objects of one job or one partition under a new name, then updates them as the operator
-/// does.
+/// Creates the objects of one job or one partition under a new name, then updates them as the
+/// operator does.
 pub(super) async fn write_one(
     client: &Client,
     objects: &[Value],

@@ -16,7 +16,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Consumption {
     /// Resident memory now, in KiB.
     pub resident_kib: u64,
-    /// Its part in pages of files, in KiB: the program itself, which all its processes on a node share.
+    /// Its part in pages of files, in KiB: the program itself, which all its processes on a node
+    /// share.
     pub of_files_kib: u64,
     /// Maximum resident memory so far, in KiB.
     pub peak_kib: u64,

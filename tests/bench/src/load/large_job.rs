@@ -1,5 +1,5 @@
-//! Measures jobs of many workers, one after the other: how long the control plane takes to create and
-//! start them.
+//! Measures jobs of many workers, one after the other: how long the control plane takes to create
+//! and start them.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,8 @@ pub struct LargeJob {
     pub workers: usize,
     /// From its submission until all worker Pods were made.
     pub made: Duration,
-    /// From its submission until its status says that it runs. This includes the time of the fake node, which reports
-    /// that each Pod runs.
+    /// From its submission until its status says that it runs. This includes the time of the fake
+    /// node, which reports that each Pod runs.
     pub running: Duration,
 }
 

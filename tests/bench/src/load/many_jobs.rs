@@ -1,5 +1,5 @@
-//! More jobs at once than the free capacity of many V-IPU controllers: each runs once, on its own partition, and
-//! nothing remains.
+//! More jobs at once than the free capacity of many V-IPU controllers: each runs once, on its own
+//! partition, and nothing remains.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -61,8 +61,8 @@ pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
     })
 }
 
-/// A job that releases its partition when it has completed. By default, its workers continue to run, and the job keeps
-/// the partition until it is deleted.
+/// A job that releases its partition when it has completed. By default, its workers continue to
+/// run, and the job keeps the partition until it is deleted.
 fn passing(number: usize) -> Value {
     let mut job = job(&format!("job-{number}"));
     job["spec"]["cleanPodPolicy"] = json!("All");
@@ -107,8 +107,8 @@ async fn delete_all(product: &Product, of_jobs: &Api<DynamicObject>) -> Result<(
     Ok(())
 }
 
-/// The different partitions that a controller created. As nothing remains, each of them was removed. It may have
-/// refused other requests for lack of capacity.
+/// The different partitions that a controller created. As nothing remains, each of them was
+/// removed. It may have refused other requests for lack of capacity.
 fn made_on(simulator: &Simulator) -> usize {
     let calls = simulator.server.calls(0).into_iter();
     let ids = calls

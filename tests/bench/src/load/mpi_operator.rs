@@ -33,7 +33,8 @@ pub enum LauncherCreation {
     WaitForWorkersReady,
 }
 
-/// Measures jobs until their status says that they run. The Job controller creates the launcher's Pod.
+/// Measures jobs until their status says that they run. The Job controller creates the launcher's
+/// Pod.
 pub async fn mpi_operator(
     count: usize,
     creation: LauncherCreation,
@@ -79,7 +80,8 @@ pub async fn mpi_operator(
     })
 }
 
-/// Starts mpi-operator beside a cluster, with its limits lifted. It reconciles MPIJobs in all namespaces.
+/// Starts mpi-operator beside a cluster, with its limits lifted. It reconciles MPIJobs in all
+/// namespaces.
 pub(crate) fn start_mpi_operator(
     tools: &Tools,
     kubeconfig: &Path,

@@ -1,4 +1,5 @@
-//! The vipu-proxy under load: requests for partitions, its usage with many partitions, and the time of its decisions.
+//! The vipu-proxy under load: requests for partitions, its usage with many partitions, and the time
+//! of its decisions.
 
 mod backlog;
 mod bare;
@@ -46,7 +47,8 @@ pub struct Recorded {
     pub object: Value,
 }
 
-/// The calls to the V-IPU controllers for all partitions, without the periodic reads of their inventories.
+/// The calls to the V-IPU controllers for all partitions, without the periodic reads of their
+/// inventories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// CreatePartition.
@@ -181,7 +183,8 @@ fn notebooks(numbers: Range<usize>) -> Vec<Value> {
         .collect()
 }
 
-/// Partition `number`, on one controller after the other. No controller reconciles the kind of its owner.
+/// Partition `number`, on one controller after the other. No controller reconciles the kind of its
+/// owner.
 fn partition(owner: &str, number: usize) -> Value {
     let uid = format!("uid-of-{owner}");
     partition_of(("example.com/v1", "Notebook"), (owner, &uid), number)

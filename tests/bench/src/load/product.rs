@@ -66,7 +66,8 @@ impl Sizes {
     }
 }
 
-/// Measures jobs until their status says that they run. Also returns the objects of one job, for the bare loop.
+/// Measures jobs until their status says that they run. Also returns the objects of one job, for
+/// the bare loop.
 pub async fn ipu_operator(count: usize, fsync: bool) -> Result<(Load, Vec<Value>), LoadError> {
     let product = Product::start_with(CONTROLLERS, IPUS, fsync).await?;
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
@@ -128,7 +129,8 @@ impl Product {
         Self::start_with(CONTROLLERS, IPUS, false).await
     }
 
-    /// With this number of V-IPU controllers of this number of IPUs each. `fsync`: etcd flushes each write to disk.
+    /// With this number of V-IPU controllers of this number of IPUs each. `fsync`: etcd flushes
+    /// each write to disk.
     pub(super) async fn start_with(
         controllers: usize,
         ipus: u32,

@@ -1,12 +1,13 @@
-//! The race: contenders take turns in the order A-B-B-A, so that neither has the quieter machine, and each run of one is
-//! compared with the nearest run of another.
+//! The race: contenders take turns in the order A-B-B-A, so that neither has the quieter machine,
+//! and each run of one is compared with the nearest run of another.
 
 use super::{LauncherCreation, Load, LoadError, bare_loop, ipu_operator, mpi_operator};
 
 /// What creates the Pods of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Contender {
-    /// mpi-operator and the Job controller, with the launcher created beside its workers, as by default.
+    /// mpi-operator and the Job controller, with the launcher created beside its workers, as by
+    /// default.
     MpiOperator,
     /// The same with `launcherCreationPolicy: WaitForWorkersReady`.
     MpiOperatorAfterWorkers,
@@ -87,8 +88,8 @@ fn turns(contenders: &[Contender], rounds: usize) -> Vec<Contender> {
 }
 
 impl Race {
-    /// A figure of one contender, relative to that of another: the runs of each half of a round are compared. `None` if
-    /// one of them did not run.
+    /// A figure of one contender, relative to that of another: the runs of each half of a round are
+    /// compared. `None` if one of them did not run.
     pub fn ratios(
         &self,
         of: Contender,

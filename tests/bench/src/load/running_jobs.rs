@@ -1,4 +1,5 @@
-//! Counts the jobs whose status says that they run, from one watch: lists would be part of what is measured.
+//! Counts the jobs whose status says that they run, from one watch: lists would be part of what is
+//! measured.
 
 use std::collections::HashSet;
 use std::time::Duration;

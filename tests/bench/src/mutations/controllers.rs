@@ -1,4 +1,5 @@
-//! Mistakes in what the operator concludes from the lists of several V-IPU controllers, of its own release and of others.
+//! Mistakes in what the operator concludes from the lists of several V-IPU controllers, of its own
+//! release and of others.
 
 use super::{FoundBy, Mutation, SAME_LIST};
 

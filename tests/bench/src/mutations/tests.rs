@@ -1,4 +1,5 @@
-//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect.
+//! Checks the list of mutations: the code contains each text, because a mutation without its text
+//! has no effect.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! The times at which Pods were created, from a watch: the API server records them only to the second.
+//! The times at which Pods were created, from a watch: the API server records them only to the
+//! second.
 
 use std::collections::BTreeMap;
 use std::future::ready;

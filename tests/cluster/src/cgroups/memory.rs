@@ -49,8 +49,8 @@ pub struct MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// Makes a cgroup of this name for at most `limit` bytes. If the limit is exceeded under version 2, the kernel
-    /// kills all of its processes, as it does in a container.
+    /// Makes a cgroup of this name for at most `limit` bytes. If the limit is exceeded under
+    /// version 2, the kernel kills all of its processes, as it does in a container.
     pub fn make(name: &str, limit: u64) -> Result<Self, MemoryCgroupError> {
         let (root, version) = hierarchy().ok_or(MemoryCgroupError::NoController)?;
         if version == Version::Two {
@@ -123,7 +123,8 @@ impl Drop for MemoryCgroup {
     }
 }
 
-/// The hierarchy that limits memory. Version 2 may be at the root or beside hierarchies of version 1.
+/// The hierarchy that limits memory. Version 2 may be at the root or beside hierarchies of version
+/// 1.
 fn hierarchy() -> Option<(PathBuf, Version)> {
     let root = Path::new(ROOT);
     let has_memory = |folder: &PathBuf| {

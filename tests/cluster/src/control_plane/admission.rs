@@ -1,7 +1,9 @@
-//! Waits until an API server no longer calls removed webhooks, and no longer enforces removed policies.
+//! Waits until an API server no longer calls removed webhooks, and no longer enforces removed
+//! policies.
 //!
-//! It follows their objects with a delay, policies with one of up to a second. It reads the objects of a kind in their
-//! order, so a later object that takes effect shows that it knows of earlier removals.
+//! It follows their objects with a delay, policies with one of up to a second. It reads the objects
+//! of a kind in their order, so a later object that takes effect shows that it knows of earlier
+//! removals.
 
 use std::time::Duration;
 
@@ -89,8 +91,9 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// After the removal of the objects of these keys, waits until those among them that can deny requests have no effect.
-/// Returns whether there were any. In that case objects of this module remain, which affect no other requests.
+/// After the removal of the objects of these keys, waits until those among them that can deny
+/// requests have no effect. Returns whether there were any. In that case objects of this module
+/// remain, which affect no other requests.
 pub(super) async fn once_forgotten(
     client: &Client,
     removed: &[String],

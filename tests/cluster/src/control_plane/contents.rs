@@ -1,7 +1,7 @@
 //! The objects of an API server, as etcd stores them: read, and brought back to an earlier state.
 //!
-//! The API server itself cannot do that: without a controller manager its namespaces never end, and objects with
-//! finalizers stay. It follows changes of etcd as those of another API server.
+//! The API server itself cannot do that: without a controller manager its namespaces never end, and
+//! objects with finalizers stay. It follows changes of etcd as those of another API server.
 
 use std::collections::BTreeMap;
 
@@ -84,8 +84,8 @@ impl Contents {
         Self::list(etcd, false).await
     }
 
-    /// Removes all objects that are not among these, and restores those that have changed. Returns the keys of the
-    /// removed ones.
+    /// Removes all objects that are not among these, and restores those that have changed. Returns
+    /// the keys of the removed ones.
     pub(super) async fn restore(&mut self, etcd: &str) -> Result<Vec<String>, ContentsError> {
         let mut removed = Vec::new();
         for _ in 0..ATTEMPTS {

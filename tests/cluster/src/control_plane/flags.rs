@@ -56,7 +56,8 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.peer_port)
     }
 
-    /// Arguments of etcd. By default, writes are not flushed to disk, because the data does not outlive the run.
+    /// Arguments of etcd. By default, writes are not flushed to disk, because the data does not
+    /// outlive the run.
     pub fn args(&self) -> Vec<String> {
         let (client, peer) = (self.client(), self.peer());
         let mut args = vec![
@@ -131,8 +132,9 @@ impl ApiServer {
     }
 }
 
-/// Without a controller manager, namespaces have no default service account, so Pods must not wait for one, and nobody
-/// removes the taint of a new node. The endpoint of the API server must not be a loopback address.
+/// Without a controller manager, namespaces have no default service account, so Pods must not wait
+/// for one, and nobody removes the taint of a new node. The endpoint of the API server must not be
+/// a loopback address.
 fn args_alone() -> Vec<String> {
     vec![
         "--authorization-mode=RBAC".to_owned(),
@@ -141,9 +143,9 @@ fn args_alone() -> Vec<String> {
     ]
 }
 
-/// Arguments of kube-controller-manager. Its default rate would delay the first service accounts for seconds, and its
-/// default plug-in folder is in /usr. It listens on no port, so that it does not conflict with another cluster on the
-/// machine. No program reads its health or metrics.
+/// Arguments of kube-controller-manager. Its default rate would delay the first service accounts
+/// for seconds, and its default plug-in folder is in /usr. It listens on no port, so that it does
+/// not conflict with another cluster on the machine. No program reads its health or metrics.
 pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<String> {
     vec![
         file("kubeconfig", kubeconfig),
@@ -162,7 +164,8 @@ pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<
     ]
 }
 
-/// Arguments of a kube-controller-manager with the Job controller alone, whose requests no rate limits.
+/// Arguments of a kube-controller-manager with the Job controller alone, whose requests no rate
+/// limits.
 pub fn job_controller(kubeconfig: &Path) -> Vec<String> {
     vec![
         file("kubeconfig", kubeconfig),

@@ -1,7 +1,8 @@
 //! Idle values that are used by one thread after the other.
 //!
-//! The tasks of a test can outlive the values that the test has dropped, but not the thread of the test, which ends
-//! after its runtime. So a value that a thread puts back is available to other threads only when that thread has ended.
+//! The tasks of a test can outlive the values that the test has dropped, but not the thread of the
+//! test, which ends after its runtime. So a value that a thread puts back is available to other
+//! threads only when that thread has ended.
 
 use std::sync::{Arc, Weak};
 
@@ -33,8 +34,8 @@ impl<T> IdleItems<T> {
         self.0.lock().push(Idle { value, thread });
     }
 
-    /// Takes the value that this thread has put back, or one whose user has ended. Of several it takes a preferred
-    /// one, and of these the one that has been idle for the longest time.
+    /// Takes the value that this thread has put back, or one whose user has ended. Of several it
+    /// takes a preferred one, and of these the one that has been idle for the longest time.
     pub(super) fn take(&self, is_preferred: impl Fn(&T) -> bool) -> Option<T> {
         let mut all = self.0.lock();
         let rank = |idle: &Idle<T>| {

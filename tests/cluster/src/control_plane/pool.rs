@@ -1,5 +1,5 @@
-//! Control planes that are lent to one test after the other: a start takes seconds, and the removal of all objects of a
-//! test some milliseconds. There are as many as tests run at the same time.
+//! Control planes that are lent to one test after the other: a start takes seconds, and the removal
+//! of all objects of a test some milliseconds. There are as many as tests run at the same time.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -93,8 +93,8 @@ impl Pooled {
         once_not_served(&client, &gone).await
     }
 
-    /// Removes the objects of the last user. If the API server or a process of that user keeps writing, the control
-    /// plane ends, and a new one takes its place.
+    /// Removes the objects of the last user. If the API server or a process of that user keeps
+    /// writing, the control plane ends, and a new one takes its place.
     async fn or_new(mut self, to_prepared: bool) -> Result<Self, PoolError> {
         match self.restore(to_prepared).await {
             Ok(()) => Ok(self),
@@ -163,7 +163,8 @@ async fn once_not_served(client: &Client, groups: &BTreeSet<&str>) -> Result<(),
     Ok(())
 }
 
-/// A control plane that one test uses. Its objects are removed before the next test uses it. If the test fails, it ends.
+/// A control plane that one test uses. Its objects are removed before the next test uses it. If the
+/// test fails, it ends.
 pub struct Loan {
     /// Taken when it is dropped.
     lent: Option<Lent>,
@@ -185,8 +186,8 @@ pub async fn lend() -> Result<Loan, PoolError> {
     Ok(Loan::of(Lent::OfPool(plane)))
 }
 
-/// Lends a control plane with the objects that `prepare` has created for this user or an earlier one. It must be the
-/// same function in all of a process.
+/// Lends a control plane with the objects that `prepare` has created for this user or an earlier
+/// one. It must be the same function in all of a process.
 pub async fn lend_prepared(prepare: impl AsyncFnOnce(Client)) -> Result<Loan, PoolError> {
     let mut plane = match IDLE.take(|plane| plane.is_prepared) {
         Some(idle) => idle.or_new(true).await?,

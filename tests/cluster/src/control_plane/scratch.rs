@@ -14,7 +14,8 @@ use crate::{
 
 const PREFIX: &str = "ipu-operator-control-plane-";
 
-/// A folder for one run, in the system's folder for temporary files. Its name contains the process that owns it.
+/// A folder for one run, in the system's folder for temporary files. Its name contains the process
+/// that owns it.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,

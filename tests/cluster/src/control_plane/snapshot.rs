@@ -17,7 +17,8 @@ use crate::settings::{Settings, SettingsError};
 use crate::supervisor::Supervisor;
 use crate::tools::{Tools, ToolsError};
 
-/// Number of skipped revisions, so that none is used twice: far more than were made since the snapshot.
+/// Number of skipped revisions, so that none is used twice: far more than were made since the
+/// snapshot.
 const BUMP: &str = "--bump-revision=1000000000";
 
 /// Failure to make or restore a snapshot.
@@ -77,7 +78,8 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Ends both programs, restores a snapshot with the commands of `restore.md`, and starts them again.
+    /// Ends both programs, restores a snapshot with the commands of `restore.md`, and starts them
+    /// again.
     pub async fn restore(&mut self, snapshot: &Path) -> Result<(), SnapshotError> {
         let settings = Settings::from_env()?;
         let tools = Tools::fetch_some(&settings, &Progress::start(), &["etcdutl"])?;

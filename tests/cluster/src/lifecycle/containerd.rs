@@ -10,7 +10,8 @@ use crate::{
     tools::Tools,
 };
 
-/// Imports images on all nodes at the same time. An image that a node already has is not sent again.
+/// Imports images on all nodes at the same time. An image that a node already has is not sent
+/// again.
 pub fn import(run: &Path, tools: &Tools, images: &[Image]) -> Result<(), ClusterError> {
     thread::scope(|scope| {
         let nodes = NODES.map(|node| scope.spawn(move || import_on(node, run, tools, images)));

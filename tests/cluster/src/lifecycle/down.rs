@@ -85,8 +85,8 @@ pub(super) fn left(settings: &Settings) -> Result<Vec<String>, FileError> {
     Ok(left)
 }
 
-/// Ends every process with the mark of this run. When the first process of a node ends, so do all processes of the
-/// node. Most are therefore gone before the loop reaches them.
+/// Ends every process with the mark of this run. When the first process of a node ends, so do all
+/// processes of the node. Most are therefore gone before the loop reaches them.
 fn end_processes(run: &Path) {
     let daemons = Daemons::of(run);
     let begin = Instant::now();

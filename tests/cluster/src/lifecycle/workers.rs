@@ -50,7 +50,8 @@ pub(super) async fn start(
     Ok(network::connect(ip, node, init).map_err(NetworkError::from)?)
 }
 
-/// The node's first process is this program, in the version that runs now: cargo may have replaced its file.
+/// The node's first process is this program, in the version that runs now: cargo may have replaced
+/// its file.
 fn copy_of_this_program(to: &Path) -> Result<(), FileError> {
     remove(to)?;
     let this = Path::new("/proc/self/exe");
@@ -87,7 +88,8 @@ pub(super) async fn ready(settings: &Settings, client: &Client) -> Result<(), Cl
     Ok(())
 }
 
-/// The record of the folders that were made on the machine as mount points of nodes. `down` reads it.
+/// The record of the folders that were made on the machine as mount points of nodes. `down` reads
+/// it.
 pub(super) fn made_mount_points(run: &Path) -> Vec<String> {
     let text = read(&run.join("made")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()

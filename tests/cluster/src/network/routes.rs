@@ -35,8 +35,8 @@ impl Range {
         self.address & mask == other.address & mask
     }
 
-    /// Whether it is the default route, or one of the two halves with which a tunnel overrides it. The cluster's own
-    /// routes are narrower and win.
+    /// Whether it is the default route, or one of the two halves with which a tunnel overrides it.
+    /// The cluster's own routes are narrower and win.
     fn is_everything(self) -> bool {
         self.mask.count_ones() <= 1
     }
@@ -54,8 +54,8 @@ pub(super) fn parse(table: &str) -> Vec<Route> {
     table.lines().filter_map(route).collect()
 }
 
-/// The first route that conflicts with one of `ours`. The default route, routes over the cluster's own `bridge`, and
-/// routes that reject packets do not conflict.
+/// The first route that conflicts with one of `ours`. The default route, routes over the cluster's
+/// own `bridge`, and routes that reject packets do not conflict.
 pub(super) fn overlap<'a>(
     routes: &'a [Route],
     bridge: &str,

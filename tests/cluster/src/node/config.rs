@@ -53,7 +53,8 @@ conf_dir = "{dir}/{CNI_CONFIG}"
     )
 }
 
-/// CNI: one bridge in the node. Addresses of Pods are not translated, because MPI sends its own address to its peers.
+/// CNI: one bridge in the node. Addresses of Pods are not translated, because MPI sends its own
+/// address to its peers.
 pub fn cni(spec: &NodeSpec) -> String {
     json!({
         "cniVersion": "1.0.0",
@@ -107,9 +108,9 @@ pub fn kubelet(spec: &NodeSpec, cgroup: &str) -> String {
         "resolvConf": spec.dir.join("resolv.conf"),
         "volumePluginDir": spec.dir.join("plugins"),
         "failSwapOn": false,
-        // A changed Secret or ConfigMap reaches a Pod's volume with the kubelet's next sync. Kueue looks for its
-        // certificate 1, 3, 7, 15, … seconds after its start: with the default of a minute it can miss it until the
-        // fourth minute.
+        // A changed Secret or ConfigMap reaches a Pod's volume with the kubelet's next sync. Kueue
+        // looks for its certificate 1, 3, 7, 15, … seconds after its start: with the default of a
+        // minute it can miss it until the fourth minute.
         "syncFrequency": "10s",
         // Load tests run many idle Pods; the default is 110.
         "maxPods": 200,
@@ -144,8 +145,8 @@ pub fn kube_proxy(spec: &NodeSpec) -> String {
     .to_string()
 }
 
-/// Scripts that run programs of the Debian packages with the libraries beside them. Programs that these start do not
-/// inherit that environment.
+/// Scripts that run programs of the Debian packages with the libraries beside them. Programs that
+/// these start do not inherit that environment.
 pub fn tools(debian: &Path) -> Vec<(&'static str, String)> {
     const TOOLS: [(&str, &str); 10] = [
         ("runc", "runc"),

@@ -15,7 +15,8 @@ use crate::{
     plan::MOUNT_POINTS,
 };
 
-/// Kernel settings that the kubelet writes. They apply to the whole machine, so the node gets files instead.
+/// Kernel settings that the kubelet writes. They apply to the whole machine, so the node gets files
+/// instead.
 const SETTINGS: [&str; 3] = [
     "vm/overcommit_memory",
     "kernel/panic",
@@ -41,8 +42,8 @@ pub enum MountError {
 
 /// Makes all mounts of the node with its state in `dir`.
 pub fn make(dir: &Path) -> Result<(), MountError> {
-    // First, mounts no longer propagate to the machine. Then mounts of Pods may propagate between the node and its
-    // containers, which some Pods require.
+    // First, mounts no longer propagate to the machine. Then mounts of Pods may propagate between
+    // the node and its containers, which some Pods require.
     for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
         mount_at(None, Path::new("/"), None, propagation | MsFlags::MS_REC)?;
     }

@@ -107,8 +107,9 @@ impl Parts {
         }
     }
 
-    /// Waits until the API server grants kube-proxy its rights. A kubelet that starts before the API server is ready,
-    /// and a kube-proxy that starts before it has its rights, would back off for seconds.
+    /// Waits until the API server grants kube-proxy its rights. A kubelet that starts before the
+    /// API server is ready, and a kube-proxy that starts before it has its rights, would back off
+    /// for seconds.
     pub(super) async fn wait_for_api_server(&self, spec: &NodeSpec) -> Result<(), NodeError> {
         let client = kubeconfig::client(&spec.proxy_kubeconfig).await?;
         let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
@@ -120,8 +121,8 @@ impl Parts {
         .await
     }
 
-    /// Reaps every process of the node that has lost its parent, until a part of the node ends. It restarts a killed
-    /// kubelet, as systemd does on other nodes.
+    /// Reaps every process of the node that has lost its parent, until a part of the node ends. It
+    /// restarts a killed kubelet, as systemd does on other nodes.
     pub(super) fn reap(mut self) -> Result<(), NodeError> {
         loop {
             let ended = match wait() {

@@ -82,7 +82,8 @@ async fn connect(spec: &NodeSpec) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Puts the packet-filter tools and runc into the folders in which kubelet, kube-proxy and containerd look for them.
+/// Puts the packet-filter tools and runc into the folders in which kubelet, kube-proxy and
+/// containerd look for them.
 fn write_tools(spec: &NodeSpec) -> Result<(), FileError> {
     for (name, script) in config::tools(&spec.debian) {
         let path = spec.dir.join("tools").join(name);

@@ -1,4 +1,5 @@
-//! Runs the fuzz targets on their seeds, so that a fixed bug stays fixed where no nightly compiler is installed.
+//! Runs the fuzz targets on their seeds, so that a fixed bug stays fixed where no nightly compiler
+//! is installed.
 
 #[path = "../../../../tests/fuzz/seeds.rs"]
 mod seeds;

@@ -13,7 +13,8 @@ pub(super) enum Fault {
     Refused,
     /// A replica crashes between two of its effects, and restarts.
     Crashed,
-    /// A replica is paused: its lease expires, the other one leads, and it continues with outdated state.
+    /// A replica is paused: its lease expires, the other one leads, and it continues with outdated
+    /// state.
     Paused,
     /// The other replica leads as well, and neither is outdated.
     BothLead,
@@ -81,8 +82,8 @@ impl Faults {
         .reduced()
     }
 
-    /// Whether IPUs that a Pod uses may not be assigned to another owner. As in the simulation: a late call and two
-    /// active replicas may do so where the controller has lost its state.
+    /// Whether IPUs that a Pod uses may not be assigned to another owner. As in the simulation: a
+    /// late call and two active replicas may do so where the controller has lost its state.
     pub(super) fn assigns_once(self) -> bool {
         self.assigns_once
     }

@@ -90,8 +90,8 @@ impl Small {
         faults(state, moves);
     }
 
-    /// Whether a timeout or deadline is pending: otherwise the passing of time would change only times that are
-    /// compared with nothing. Assigned capacity is requested before.
+    /// Whether a timeout or deadline is pending: otherwise the passing of time would change only
+    /// times that are compared with nothing. Assigned capacity is requested before.
     fn is_due(&self, state: &State) -> bool {
         let is_assigning = state.replicas.iter().any(|one| !one.assigned.is_empty());
         let has_suspects = state.replicas.iter().any(|one| !one.suspects.is_empty());
@@ -212,7 +212,8 @@ impl Small {
     }
 }
 
-/// The first replica sees the present state for as long as it is paused, and the second one is active.
+/// The first replica sees the present state for as long as it is paused, and the second one is
+/// active.
 fn pause(state: &mut State) {
     state.faults.spend(Fault::Paused);
     let copied = |(key, version): (&Key, &_)| {
@@ -348,7 +349,8 @@ fn can_stick(made: &Made) -> bool {
     }
 }
 
-/// A controller does not finish its operation on a partition, or begins a reset that does not finish.
+/// A controller does not finish its operation on a partition, or begins a reset that does not
+/// finish.
 fn stick(state: &mut State, controller: usize, id: &str) {
     state.stuck.insert(id.to_owned());
     let Some(made) = state.controller(controller).made.get_mut(id) else {

@@ -1,9 +1,10 @@
-//! The owners of partitions in the model: jobs of one slot, by the rules of `ipu_jobs`, and their Pods.
+//! The owners of partitions in the model: jobs of one slot, by the rules of `ipu_jobs`, and their
+//! Pods.
 //!
 //! Some bounds have careless owners of a kind that the operator does not know.
 //!
-//! A Pod starts only on a partition that the API server offers at that moment, and may end at any time: its program
-//! has ended, or it is deleted.
+//! A Pod starts only on a partition that the API server offers at that moment, and may end at any
+//! time: its program has ended, or it is deleted.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_jobs::facts::partition::{self, PartitionState, PlacedPartition};

@@ -1,7 +1,8 @@
 //! The replicas of the model: one reconcile after the other, and one step of it at a time.
 //!
-//! A step and its reply are one transition: the time between them affects only the reconcile itself, which waits. A
-//! read that depends on nothing else and the decision after it are one transition, too.
+//! A step and its reply are one transition: the time between them affects only the reconcile
+//! itself, which waits. A read that depends on nothing else and the decision after it are one
+//! transition, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ pub(super) enum Outcome {
 }
 
 impl Small {
-    /// A replica begins to reconcile an object. Triggers are not modelled: it may begin at any time.
+    /// A replica begins to reconcile an object. Triggers are not modelled: it may begin at any
+    /// time.
     pub(super) fn begin(&self, state: &mut State, who: usize, key: Key) {
         let copies = state.replicas[who].frozen.as_ref();
         let found = match copies {
@@ -194,8 +196,9 @@ impl Small {
         }
     }
 
-    /// The placement decision of a replica. In the operator, a pass makes it, and a later reconcile takes it. Between them, the
-    /// object may change, as it may here between the decision and the record of it.
+    /// The placement decision of a replica. In the operator, a pass makes it, and a later reconcile
+    /// takes it. Between them, the object may change, as it may here between the decision and the
+    /// record of it.
     fn place(
         &self,
         state: &mut State,

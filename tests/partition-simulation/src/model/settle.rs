@@ -1,9 +1,10 @@
-//! Progress: from every state, once no more faults occur, all requests are served, all released partitions are
-//! removed, and the replicas do not write without end.
+//! Progress: from every state, once no more faults occur, all requests are served, all released
+//! partitions are removed, and the replicas do not write without end.
 //!
-//! "Once no more faults occur" is one path among many: calls arrive, controllers finish their operations and reconciles
-//! end, one after the other, and time passes only when nothing else is enabled. It consists of transitions, so that it
-//! leads through states for which the same was shown before: each state costs a transition or two.
+//! "Once no more faults occur" is one path among many: calls arrive, controllers finish their
+//! operations and reconciles end, one after the other, and time passes only when nothing else is
+//! enabled. It consists of transitions, so that it leads through states for which the same was
+//! shown before: each state costs a transition or two.
 
 use std::collections::HashSet;
 

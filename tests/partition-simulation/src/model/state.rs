@@ -1,9 +1,10 @@
 //! A state of the model.
 //!
-//! Equal states are explored once, so that a state contains no counters: an object is its content. A copy of it only
-//! has whether it is current, as the API server compares a resource version for nothing else. A reconcile is
-//! identified by its replica and its object, of which only one is under way at a time. The history drops the reconcile
-//! that recorded an id once that one has ended.
+//! Equal states are explored once, so that a state contains no counters: an object is its content.
+//! A copy of it only has whether it is current, as the API server compares a resource version for
+//! nothing else. A reconcile is identified by its replica and its object, of which only one is
+//! under way at a time. The history drops the reconcile that recorded an id once that one has
+//! ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -115,7 +116,8 @@ pub(super) struct Owner {
     pub pod: Option<String>,
     /// Whether that was on its controller when the Pod started: only then may the Pod use its IPUs.
     pub attached: bool,
-    /// Number of Pods that it may start if it is careless: otherwise a reconcile that counts them might never end.
+    /// Number of Pods that it may start if it is careless: otherwise a reconcile that counts them
+    /// might never end.
     pub starts: u8,
     /// The partitions that its Pods have begun to use.
     pub used: Option<String>,

@@ -1,5 +1,5 @@
-//! The sweep of the model, as in `sweep.rs`: it lists the controllers, lists the API server, and performs the tasks of
-//! `course.rs`. Other transitions may occur in between.
+//! The sweep of the model, as in `sweep.rs`: it lists the controllers, lists the API server, and
+//! performs the tasks of `course.rs`. Other transitions may occur in between.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
 
-/// The tasks of a sweep. Owners delete their own objects in the model, so that its sweep deletes none.
+/// The tasks of a sweep. Owners delete their own objects in the model, so that its sweep deletes
+/// none.
 type Tasks = Course<Infallible, Infallible>;
 
 /// The progress of a sweep.

@@ -1,5 +1,5 @@
-//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU controllers, and of worlds
-//! with faults.
+//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU
+//! controllers, and of worlds with faults.
 
 mod faulty;
 
@@ -35,7 +35,8 @@ const STEP: u64 = 250;
 /// The same, for a range.
 const STEP_BY: usize = 250;
 
-/// The first observation, the change of the leader, and the last observation: full seconds, in milliseconds.
+/// The first observation, the change of the leader, and the last observation: full seconds, in
+/// milliseconds.
 const TIMES: [u64; 3] = [1_000, 300_000, 600_000];
 
 /// An observer of a world.
@@ -133,8 +134,8 @@ fn report(controller: &Controller) -> Report {
     }
 }
 
-/// Each partition that a controller has is in the ledger: it is recorded before it is requested, and forgotten after it
-/// is gone.
+/// Each partition that a controller has is in the ledger: it is recorded before it is requested,
+/// and forgotten after it is gone.
 fn is_contained(made: u32, observed: &ControllerUse) {
     let counted: u32 = observed.partitions.iter().map(|one| one.ipus).sum();
     assert!(counted >= made, "{counted} of {made}: {observed:?}");

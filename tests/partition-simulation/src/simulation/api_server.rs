@@ -53,9 +53,9 @@ pub(super) struct ApiServer {
     objects: BTreeMap<Key, Stored>,
     /// Objects that were deleted, to be restored from a backup.
     moved: BTreeMap<Key, Arc<IPUPartition>>,
-    /// Names of objects that were deleted so once. A sweep that finds a partition without its object at two
-    /// times, and whose watch has not shown the object in between, treats them as one long
-    /// absence.
+    /// Names of objects that were deleted so once. A sweep that finds a partition without its
+    /// object at two times, and whose watch has not shown the object in between, treats them as one
+    /// long absence.
     ever_moved: BTreeSet<Key>,
     log: Vec<Change>,
     version: u64,
@@ -157,8 +157,8 @@ impl ApiServer {
         self.moved.is_empty().then(|| objects.collect())
     }
 
-    /// Restores all objects from a backup. Versions are not set back, as with `etcdutl snapshot restore
-    /// --bump-revision`.
+    /// Restores all objects from a backup. Versions are not set back, as with
+    /// `etcdutl snapshot restore --bump-revision`.
     pub(super) fn restore(&mut self, objects: BTreeMap<Key, Arc<IPUPartition>>) {
         self.moved.clear();
         let made_since = self.objects.keys().filter(|key| !objects.contains_key(key));

@@ -1,5 +1,5 @@
-//! The IPUs of each partition. Checks that no other partition gets them while a Pod uses them, even if the controller has
-//! lost its state.
+//! The IPUs of each partition. Checks that no other partition gets them while a Pod uses them, even
+//! if the controller has lost its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 

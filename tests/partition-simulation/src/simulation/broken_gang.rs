@@ -1,5 +1,5 @@
-//! A run in which a gang loses a partition, and others take its capacity: the gang releases its other partitions, and
-//! gets all of them when there is free capacity.
+//! A run in which a gang loses a partition, and others take its capacity: the gang releases its
+//! other partitions, and gets all of them when there is free capacity.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Deadline, in milliseconds, until the gang has all of its partitions, each of which forms for a minute at
-/// most.
+/// Deadline, in milliseconds, until the gang has all of its partitions, each of which forms for a
+/// minute at most.
 const WHOLE_WITHIN: u64 = 300_000;
 
 /// Time for which other jobs hold the capacity, in milliseconds.

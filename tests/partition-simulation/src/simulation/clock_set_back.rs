@@ -1,5 +1,6 @@
-//! A run in which the clock is set back while a controller refuses: the next request to it follows within seconds of
-//! its refusal nevertheless, and not only when the clock has reached the old time.
+//! A run in which the clock is set back while a controller refuses: the next request to it follows
+//! within seconds of its refusal nevertheless, and not only when the clock has reached the old
+//! time.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use jiff::SignedDuration;
@@ -17,8 +18,9 @@ const RUNS: u64 = 60_000;
 /// Deadline, in milliseconds, until a free controller has refused.
 const REFUSED_WITHIN: u64 = 30_000;
 
-/// Deadline from then, in milliseconds, until the job has its partition: the refusal counts for ten seconds, waiting
-/// requests are evaluated about every ten seconds, and forming takes a minute at most.
+/// Deadline from then, in milliseconds, until the job has its partition: the refusal counts for ten
+/// seconds, waiting requests are evaluated about every ten seconds, and forming takes a minute at
+/// most.
 const SERVED_WITHIN: u64 = 150_000;
 
 /// Runs the seed. A violated invariant is a panic.

@@ -1,4 +1,5 @@
-//! The admin's list of controllers as a replica uses it, and what the replica remembers of these controllers.
+//! The admin's list of controllers as a replica uses it, and what the replica remembers of these
+//! controllers.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -103,7 +104,8 @@ impl World {
         self.replicas[who].sizes = sizes;
     }
 
-    /// The most IPUs that each controller has reported to this replica lately, without those that are renamed.
+    /// The most IPUs that each controller has reported to this replica lately, without those that
+    /// are renamed.
     pub(super) fn known_sizes(&mut self, who: usize) -> BTreeMap<String, u32> {
         let now = self.timestamp();
         let renamed = self.known_renames(who);

@@ -198,7 +198,8 @@ impl Controller {
         }
     }
 
-    /// Allocates IPUs that are in no partition that the controller has loaded: the first block, or else the first ones.
+    /// Allocates IPUs that are in no partition that the controller has loaded: the first block, or
+    /// else the first ones.
     pub(crate) fn insert(
         &mut self,
         id: String,
@@ -339,8 +340,8 @@ impl Controller {
         Inventory::new(self.reported, listed)
     }
 
-    /// The reply of a controller and its view. Where the view is outdated, or the controller has not loaded its
-    /// partitions, all IPUs seem free.
+    /// The reply of a controller and its view. Where the view is outdated, or the controller has
+    /// not loaded its partitions, all IPUs seem free.
     pub(crate) fn view(&self, is_old: bool) -> (Inventory, ControllerView) {
         self.view_as(&self.reference, is_old)
     }

@@ -30,7 +30,8 @@ impl World {
         self.list_changed();
     }
 
-    /// A controller is renamed, which the admin configures beside the list. The old name does not answer any more.
+    /// A controller is renamed, which the admin configures beside the list. The old name does not
+    /// answer any more.
     pub(super) fn controller_is_renamed(&mut self) {
         let index = self.rng.below(self.controllers.len());
         self.cover(CoveragePoint::Renamed);
@@ -72,8 +73,8 @@ impl World {
         self.note(|| format!("the clock is set back by {by}"));
     }
 
-    /// The replicas see the changed list: objects with partitions and objects that wait are reconciled
-    /// again.
+    /// The replicas see the changed list: objects with partitions and objects that wait are
+    /// reconciled again.
     pub(super) fn list_changed(&mut self) {
         for who in 0..self.replicas.len() {
             if self.is_dead(who) || !self.replicas[who].acts {

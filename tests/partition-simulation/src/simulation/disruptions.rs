@@ -1,5 +1,6 @@
-//! A run without faults in which Kubernetes disrupts Pods of jobs, one after the other: each costs at most one reset of
-//! a partition, also where nodes reject the next Pods for a while; and the job keeps its partitions.
+//! A run without faults in which Kubernetes disrupts Pods of jobs, one after the other: each costs
+//! at most one reset of a partition, also where nodes reject the next Pods for a while; and the job
+//! keeps its partitions.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use super::world::World;
 /// Disruptions of one run.
 const DISRUPTIONS: usize = 8;
 
-/// Deadline, in milliseconds, until all Pods run: forming and a reset take a minute at most, a Pod on an unreachable
-/// node ends within `RUNS`, and the back-off after rejections and restarts grows to some minutes.
+/// Deadline, in milliseconds, until all Pods run: forming and a reset take a minute at most, a Pod
+/// on an unreachable node ends within `RUNS`, and the back-off after rejections and restarts grows
+/// to some minutes.
 const RUNS_WITHIN: u64 = 20 * 60_000;
 
 /// Longest time that a Pod takes to end, in milliseconds.

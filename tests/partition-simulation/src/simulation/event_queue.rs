@@ -114,7 +114,8 @@ pub(super) enum Fate {
     AskReset,
 }
 
-/// Events in the order of their times; those of the same time in the order in which they were added.
+/// Events in the order of their times; those of the same time in the order in which they were
+/// added.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     now: u64,
@@ -134,7 +135,8 @@ impl EventQueue {
         self.events.insert((self.now + delay, self.added), event);
     }
 
-    /// The next event up to this time, to which the clock advances. Without one it advances to `until`.
+    /// The next event up to this time, to which the clock advances. Without one it advances to
+    /// `until`.
     pub(super) fn next(&mut self, until: u64) -> Option<Event> {
         match self.events.first_entry() {
             Some(first) if first.key().0 <= until => {

@@ -1,4 +1,5 @@
-//! Carries out the steps of a reconcile: writes to the API server and calls to controllers, with injected faults.
+//! Carries out the steps of a reconcile: writes to the API server and calls to controllers, with
+//! injected faults.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;

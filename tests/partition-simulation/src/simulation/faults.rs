@@ -149,8 +149,8 @@ impl World {
         self.note(|| format!("controller {index} removes nothing for {pause} ms"));
     }
 
-    /// A partition of the operator goes to ERROR, is removed by a user, is busy without end, or reports an
-    /// unknown state.
+    /// A partition of the operator goes to ERROR, is removed by a user, is busy without end, or
+    /// reports an unknown state.
     fn partition_is_harmed(&mut self) {
         let index = self.rng.below(self.controllers.len());
         let kind = self.rng.below(5);

@@ -1,4 +1,5 @@
-//! Invariants, which hold after each step whatever faults occur. A violation ends the run and names the rule.
+//! Invariants, which hold after each step whatever faults occur. A violation ends the run and names
+//! the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -217,8 +218,8 @@ impl RunHistory {
         recorded.is_some_and(|one| one.cluster == self.cluster)
     }
 
-    /// The API server has only the attempts of these objects from now on. Calls in flight cannot be cancelled: their
-    /// ids may be used by Pods again.
+    /// The API server has only the attempts of these objects from now on. Calls in flight cannot be
+    /// cancelled: their ids may be used by Pods again.
     pub(super) fn restored<'a>(
         &mut self,
         objects: impl Iterator<Item = &'a IPUPartition>,
@@ -270,8 +271,8 @@ impl RunHistory {
         let status = object.status.clone().unwrap_or_default();
         let of_it = self.recorded.iter().filter(|(_, one)| one.key == key);
         for (id, _) in of_it.filter(|(id, _)| is_there(id)) {
-            // A late call created it after the controller had reported it as absent, or no object has the id any
-            // more: the sweep removes it.
+            // A late call created it after the controller had reported it as absent, or no object
+            // has the id any more: the sweep removes it.
             let is_lost = self.denied.contains(id) || self.forgotten.contains(id);
             let is_excused = is_forced || is_lost;
             demand(

@@ -1,4 +1,5 @@
-//! The reconciler of jobs in a replica: its caches, which are the operator's own, and the schedule of its reconciles.
+//! The reconciler of jobs in a replica: its caches, which are the operator's own, and the schedule
+//! of its reconciles.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
@@ -79,8 +80,8 @@ impl JobController {
         !self.tasks.is_empty()
     }
 
-    /// The job and its objects, as `ipu_jobs::observe` reads them from its caches. `None`: the caches are stale; and
-    /// inside, the job is unknown.
+    /// The job and its objects, as `ipu_jobs::observe` reads them from its caches. `None`: the
+    /// caches are stale; and inside, the job is unknown.
     fn read(&self, id: Uid, now: Instant) -> Option<Option<(JobVersion, Observed)>> {
         if self.jobs.is_stale(id, now) {
             return None;

@@ -1,5 +1,5 @@
-//! What each job must reach after the last fault: it runs, it has finished and released everything, or it waits for
-//! capacity that is not there.
+//! What each job must reach after the last fault: it runs, it has finished and released everything,
+//! or it waits for capacity that is not there.
 
 use ipu_api::ipupartition::PartitionPhase;
 
@@ -8,8 +8,8 @@ use super::invariants::{STEADY, demand};
 use super::job_server::{JobVersion, PodVersion};
 use super::world::World;
 
-/// Bound on the writes of one job in ten minutes after everything was served. A job whose reconciles respond to their
-/// own writes has hundreds.
+/// Bound on the writes of one job in ten minutes after everything was served. A job whose
+/// reconciles respond to their own writes has hundreds.
 const WRITES_MAX: usize = 40;
 
 impl World {

@@ -1,8 +1,8 @@
-//! One reconcile of a job by the operator's executor, one effect at a time: the simulation carries out the effect and
-//! gives the executor its answer.
+//! One reconcile of a job by the operator's executor, one effect at a time: the simulation carries
+//! out the effect and gives the executor its answer.
 //!
-//! It omits the rights of launchers, ConfigMaps, pull secrets, dry runs and events. No job of the simulation has
-//! sidecars or changes its restart policy.
+//! It omits the rights of launchers, ConfigMaps, pull secrets, dry runs and events. No job of the
+//! simulation has sidecars or changes its restart policy.
 
 use std::fmt::{self, Debug, Formatter};
 use std::future::{Future, poll_fn};
@@ -111,8 +111,8 @@ impl JobReconcile {
         }
     }
 
-    /// Goes on, with the answer to the last effect. Returns the next effect, or how the reconcile ended; and what the
-    /// process remembers from now on.
+    /// Goes on, with the answer to the last effect. Returns the next effect, or how the reconcile
+    /// ended; and what the process remembers from now on.
     pub(super) fn advance(
         &mut self,
         answer: Option<JobAnswer>,

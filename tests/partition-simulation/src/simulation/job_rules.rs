@@ -16,17 +16,19 @@ pub(super) const ONE_RESET: &str = "a disruption costs at most one reset of a pa
 /// What the Pods of jobs have done to partitions, and what statuses have counted.
 #[derive(Debug, Default)]
 pub(super) struct JobHistory {
-    /// By id of a partition: the names of the workers that have used it since its last reset, with their run.
+    /// By id of a partition: the names of the workers that have used it since its last reset, with
+    /// their run.
     users: BTreeMap<String, BTreeMap<String, i64>>,
     /// Runs after which a job was restarted.
     restarted: BTreeSet<(String, i64)>,
-    /// By id of a partition: resets that disruptions may cost and have not cost yet. None where anything else may
-    /// cause a reset, too.
+    /// By id of a partition: resets that disruptions may cost and have not cost yet. None where
+    /// anything else may cause a reset, too.
     pub resets_left: Option<BTreeMap<String, u32>>,
 }
 
 impl JobHistory {
-    /// The program of a Pod attaches to its partition. A launcher only starts the programs of workers.
+    /// The program of a Pod attaches to its partition. A launcher only starts the programs of
+    /// workers.
     pub(super) fn attached(&mut self, pod: &PodVersion) {
         if pod.is_launcher() {
             return;

@@ -1,4 +1,5 @@
-//! The simulated API server: IPUJobs and their Pods with versions, and a log of changes of each kind for watches.
+//! The simulated API server: IPUJobs and their Pods with versions, and a log of changes of each
+//! kind for watches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,8 +195,8 @@ impl JobServer {
         stored
     }
 
-    /// Changes a job, if it is still at the version that was read, where that matters. `None`: it does not exist. A
-    /// deleted job without a finalizer is gone.
+    /// Changes a job, if it is still at the version that was read, where that matters. `None`: it
+    /// does not exist. A deleted job without a finalizer is gone.
     pub(super) fn change_job(
         &mut self,
         job: usize,
@@ -281,7 +282,8 @@ impl JobServer {
         JobBackup(self.jobs.clone())
     }
 
-    /// Restores all jobs from a backup, and those Pods of it that their kubelets still have. Versions are not set back.
+    /// Restores all jobs from a backup, and those Pods of it that their kubelets still have.
+    /// Versions are not set back.
     pub(super) fn restore(&mut self, backup: JobBackup, is_kept: impl Fn(u64) -> bool) {
         self.pods.retain(|number, _| is_kept(*number));
         self.jobs.clear();

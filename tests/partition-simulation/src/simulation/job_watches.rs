@@ -1,4 +1,5 @@
-//! The watches of the reconciler of jobs: of jobs, of Pods and of IPUPartitions. Each is late by itself.
+//! The watches of the reconciler of jobs: of jobs, of Pods and of IPUPartitions. Each is late by
+//! itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -242,7 +242,8 @@ impl World {
         found.find(|(_, stored)| stored.object.metadata.name.as_deref() == Some(name))
     }
 
-    /// The key of the IPUPartition of a job with this name and UID. A request for another one finds nothing.
+    /// The key of the IPUPartition of a job with this name and UID. A request for another one finds
+    /// nothing.
     fn partition_with(&self, job: usize, name: &str, uid: &str) -> Option<Key> {
         let (key, stored) = self.partition_of(job, name)?;
         (stored.object.metadata.uid.as_deref() == Some(uid)).then_some(key)

@@ -1,7 +1,8 @@
-//! The Pods of jobs: they get a node, start, end by themselves or on request, and are disrupted, as on real nodes.
+//! The Pods of jobs: they get a node, start, end by themselves or on request, and are disrupted, as
+//! on real nodes.
 //!
-//! A program attaches to its partition when its Pod starts, and only if the API server offers the partition then. One
-//! that cannot attach tries again for half a minute, and then fails.
+//! A program attaches to its partition when its Pod starts, and only if the API server offers the
+//! partition then. One that cannot attach tries again for half a minute, and then fails.
 
 use std::sync::Arc;
 
@@ -17,10 +18,12 @@ use super::job_server::PodVersion;
 use super::pod_status;
 use super::world::World;
 
-/// Longest time that a Pod takes to end on request, in milliseconds, unless its node is unreachable.
+/// Longest time that a Pod takes to end on request, in milliseconds, unless its node is
+/// unreachable.
 pub(super) const DELETION: u64 = 20_000;
 
-/// Attempts of a program to attach to its partition, and the time between two of them, in milliseconds.
+/// Attempts of a program to attach to its partition, and the time between two of them, in
+/// milliseconds.
 const ATTEMPTS: u32 = 6;
 const ATTACH_INTERVAL: u64 = 5_000;
 
@@ -126,7 +129,8 @@ impl World {
             .change_pod(number, |pod| pod.status = Some(status(pod)));
     }
 
-    /// Requests the deletion of a Pod. Returns it, unless it is gone at once: no kubelet has seen a Pod without a node.
+    /// Requests the deletion of a Pod. Returns it, unless it is gone at once: no kubelet has seen a
+    /// Pod without a node.
     pub(super) fn request_pod_deletion(&mut self, number: u64, within: u64) -> Option<Arc<Pod>> {
         let pod = self.server.pod(number)?.clone();
         if !pod.has_node() {

@@ -1,4 +1,5 @@
-//! A replica whose watch of IPUPartitions is late, and that is alone after another one has used a partition.
+//! A replica whose watch of IPUPartitions is late, and that is alone after another one has used a
+//! partition.
 
 use super::job_watches::Kind;
 use super::kubelet::Disruption;
@@ -7,7 +8,8 @@ use super::world_of_one;
 /// Time, in milliseconds, at which the Pod uses its partition.
 const IN_USE: u64 = 120_000;
 
-/// Time, in milliseconds, after which the replica does not expect its own writes any more, and decides.
+/// Time, in milliseconds, after which the replica does not expect its own writes any more, and
+/// decides.
 const NOT_EXPECTED: u64 = 200_000;
 
 /// Time, in milliseconds, for which the other replica is down.

@@ -13,21 +13,23 @@ use super::invariants::{GANG_COMPLETE, LIVENESS, OURS_ONLY, demand};
 use super::sim_adapter;
 use super::world::World;
 
-/// Deadline, in milliseconds, until everything is settled. A call takes at most a minute and arrives at most two
-/// minutes late, forming takes at most five minutes, and delays grow to one minute.
+/// Deadline, in milliseconds, until everything is settled. A call takes at most a minute and
+/// arrives at most two minutes late, forming takes at most five minutes, and delays grow to one
+/// minute.
 const PATIENCE: u64 = 30 * 60_000;
 
-/// Deadline, in milliseconds, until each job has finished that ends by itself: it has four runs at most. The program of each
-/// takes at most seven minutes, and a Pod on a silent node ends at most that late.
+/// Deadline, in milliseconds, until each job has finished that ends by itself: it has four runs at
+/// most. The program of each takes at most seven minutes, and a Pod on a silent node ends at most
+/// that late.
 const RUNS: u64 = 4 * 15 * 60_000;
 
-/// Deadline, in milliseconds, until no orphans are left. A call takes at most a minute and arrives at most two
-/// minutes late. A sweep, the grace period and a removal that fails follow.
+/// Deadline, in milliseconds, until no orphans are left. A call takes at most a minute and arrives
+/// at most two minutes late. A sweep, the grace period and a removal that fails follow.
 const SWEPT_WITHIN: u64 = 8 * 60_000;
 
-/// Deadline, in milliseconds, until an incomplete gang has released its partitions: calls as above, then its timeout
-/// of two minutes, which starts again where a member was lost again, and the time by which the clock was set
-/// back.
+/// Deadline, in milliseconds, until an incomplete gang has released its partitions: calls as above,
+/// then its timeout of two minutes, which starts again where a member was lost again, and the time
+/// by which the clock was set back.
 const RELEASED_WITHIN: u64 = 11 * 60_000;
 
 /// Interval between two checks, in milliseconds.
@@ -37,8 +39,8 @@ const CHECK_INTERVAL: u64 = 15_000;
 const SHORT_CHECK_INTERVAL: u64 = 1_000;
 
 impl World {
-    /// No fault occurs from now on: every request is served where there is capacity, and no partition with an
-    /// owner is swept.
+    /// No fault occurs from now on: every request is served where there is capacity, and no
+    /// partition with an owner is swept.
     pub(super) fn settle(&mut self) {
         self.is_over = true;
         self.fault_rates = super::faults::FaultRates::default();
@@ -79,8 +81,8 @@ impl World {
         self.stays_steady();
     }
 
-    /// Two active replicas are a fault, too: they may reserve the same capacity for as long as both are active. One
-    /// of them loses the leadership here.
+    /// Two active replicas are a fault, too: they may reserve the same capacity for as long as both
+    /// are active. One of them loses the leadership here.
     fn one_leads(&mut self) {
         if self.replicas.iter().all(|replica| replica.acts) {
             let former = usize::from(!self.is_dead(0));
@@ -189,8 +191,8 @@ impl World {
         }
     }
 
-    /// Whether a job holds a part of its gang although all members could be placed, and Pods use none of
-    /// them.
+    /// Whether a job holds a part of its gang although all members could be placed, and Pods use
+    /// none of them.
     fn is_held_in_vain(&self, job: usize) -> bool {
         let objects = (0..SLOTS).filter_map(|slot| self.api.get(key_of(job, slot)));
         let offers: Vec<(&IPUPartition, &str)> = objects
@@ -242,8 +244,8 @@ impl World {
         largest.any(|free| free >= object.spec.ipus)
     }
 
-    /// Whether some members of its gang are not requested any more, or an earlier request has waited for its
-    /// limit, has no capacity, and could be given some.
+    /// Whether some members of its gang are not requested any more, or an earlier request has
+    /// waited for its limit, has no capacity, and could be given some.
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
         let (now, limit) = (self.timestamp(), self.settings.backfill_limit);
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
@@ -264,8 +266,8 @@ impl World {
             || earlier_entries.any(|one| waits_long(one) && lacks_capacity(one.uid))
     }
 
-    /// An orphan. Each must be removed before the deadline, counted from when it was first seen: two active
-    /// replicas may leave another one while the first is swept.
+    /// An orphan. Each must be removed before the deadline, counted from when it was first seen:
+    /// two active replicas may leave another one while the first is swept.
     fn swept_in_time(&self, since: &mut BTreeMap<String, u64>) -> Option<String> {
         let now = self.event_queue.now();
         let ownerless = self.ownerless();
@@ -315,7 +317,8 @@ impl World {
     }
 }
 
-/// Returns the number of partitions of this size that fit on the controllers, each with this number of IPUs.
+/// Returns the number of partitions of this size that fit on the controllers, each with this number
+/// of IPUs.
 fn count(object: &IPUPartition, ipus: impl Iterator<Item = u32>) -> u32 {
     ipus.map(|ipus| ipus.checked_div(object.spec.ipus).unwrap_or(0))
         .sum()

@@ -1,5 +1,5 @@
-//! A load test without faults but with too little capacity: many small jobs come and go, and large ones and gangs among
-//! them have to be served nevertheless.
+//! A load test without faults but with too little capacity: many small jobs come and go, and large
+//! ones and gangs among them have to be served nevertheless.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,15 +22,17 @@ const COMING: u64 = 450_000;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 30_000;
 
-/// Waiting time after which capacity is reserved, and how long a gang holds a part of its partitions.
+/// Waiting time after which capacity is reserved, and how long a gang holds a part of its
+/// partitions.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest time that the earliest request may wait, in milliseconds: the limit for each of two controllers, then all
-/// partitions on them are created (a minute at most), used and removed, and the same again for its own.
+/// Longest time that the earliest request may wait, in milliseconds: the limit for each of two
+/// controllers, then all partitions on them are created (a minute at most), used and removed, and
+/// the same again for its own.
 const WAITS: u64 = 300_000;
 
-/// Longest time for which a gang may hold a part of its partitions, in milliseconds: the last one is formed, observed
-/// at the next regular reconcile, held for its limit, and removed.
+/// Longest time for which a gang may hold a part of its partitions, in milliseconds: the last one
+/// is formed, observed at the next regular reconcile, held for its limit, and removed.
 const HOLDS: u64 = 200_000;
 
 /// Interval between two checks, in milliseconds.

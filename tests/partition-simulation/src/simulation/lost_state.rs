@@ -1,5 +1,5 @@
-//! A run in which a controller loses its state while Pods use its partitions: no other partition gets those IPUs as long
-//! as the Pods live, and all waiting requests are served afterwards.
+//! A run in which a controller loses its state while Pods use its partitions: no other partition
+//! gets those IPUs as long as the Pods live, and all waiting requests are served afterwards.
 
 use super::api_server::{self, key_of};
 use super::coverage::{Coverage, CoveragePoint};
@@ -12,8 +12,8 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 300_000;
 
-/// Deadline, in milliseconds, until the Pods of the first jobs run at the same time: forming takes a minute at most, and one of
-/// them may end and start again before.
+/// Deadline, in milliseconds, until the Pods of the first jobs run at the same time: forming takes
+/// a minute at most, and one of them may end and start again before.
 const RUNS_WITHIN: u64 = 600_000;
 
 /// Interval between two checks, in milliseconds.

@@ -21,8 +21,8 @@ impl Missing {
         self.since.entry(id.to_owned()).or_insert(now);
     }
 
-    /// A status was written by a reconcile whose controller was unavailable for this id: whether it was present in
-    /// between is not known.
+    /// A status was written by a reconcile whose controller was unavailable for this id: whether it
+    /// was present in between is not known.
     pub(crate) fn mark_unread(&mut self, id: &str) {
         self.since.remove(id);
     }
@@ -32,8 +32,8 @@ impl Missing {
         self.is_restored = true;
     }
 
-    /// A status replaces another one: a ready partition is released only once it was missing for the grace period
-    /// and was not found in between.
+    /// A status replaces another one: a ready partition is released only once it was missing for
+    /// the grace period and was not found in between.
     pub(crate) fn check(
         &mut self,
         before: &IPUPartitionStatus,

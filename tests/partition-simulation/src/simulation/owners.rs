@@ -1,7 +1,9 @@
-//! Owners of partitions: IPUJobs, which the operator's own reconciler of jobs serves (`job_controller`), and owners of a kind
-//! that the operator does not know, which are less careful. And the Pods that use partitions.
+//! Owners of partitions: IPUJobs, which the operator's own reconciler of jobs serves
+//! (`job_controller`), and owners of a kind that the operator does not know, which are less
+//! careful. And the Pods that use partitions.
 //!
-//! A Pod starts only on a partition that the API server offers at that moment: a program cannot attach to any other.
+//! A Pod starts only on a partition that the API server offers at that moment: a program cannot
+//! attach to any other.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,8 @@ use super::coverage::CoveragePoint;
 use super::event_queue::Event;
 use super::world::World;
 
-/// Time after a hang, in milliseconds, after which a program that does not hang any more may end by itself.
+/// Time after a hang, in milliseconds, after which a program that does not hang any more may end by
+/// itself.
 const HANGS: u64 = 60_000;
 
 /// An owner of partitions.
@@ -189,8 +192,8 @@ impl World {
         }
     }
 
-    /// The next action of an owner of an unknown kind for one requested partition and its Pods. It checks neither who used
-    /// the partition before, nor whether a reset is requested.
+    /// The next action of an owner of an unknown kind for one requested partition and its Pods. It
+    /// checks neither who used the partition before, nor whether a reset is requested.
     fn tend(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let Some(stored) = self.api.get(key) else {
@@ -275,7 +278,8 @@ impl World {
         self.check_slot(key);
     }
 
-    /// The program of a Pod ends by itself some time later, unless it runs for ever. One whose partition is lost does not.
+    /// The program of a Pod ends by itself some time later, unless it runs for ever. One whose
+    /// partition is lost does not.
     pub(super) fn ends_by_itself(&mut self, pod: u64, key: Key) {
         let id = self.pods.get(&pod).map(|pod| pod.id.as_str());
         let has = |id: &str| self.controllers.iter().any(|one| one.made.contains_key(id));

@@ -1,5 +1,6 @@
-//! A run in which large requests are pinned to one controller each, and none of the controllers can serve its request. Others
-//! still start on most of the controllers, and the pinned requests are served in the end.
+//! A run in which large requests are pinned to one controller each, and none of the controllers can
+//! serve its request. Others still start on most of the controllers, and the pinned requests are
+//! served in the end.
 
 use std::time::Duration;
 

@@ -29,7 +29,8 @@ impl World {
         self.cover(CoveragePoint::Placed);
         match self.ask(ticket.who, object) {
             Some(answer) => {
-                // The weakest random numbers that are sufficient: they differ where the API server was restored.
+                // The weakest random numbers that are sufficient: they differ where the API server
+                // was restored.
                 let nonce = self.restores;
                 let account = Some(self.account());
                 self.observe(
@@ -41,7 +42,8 @@ impl World {
         }
     }
 
-    /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next pass.
+    /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next
+    /// pass.
     fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<PlacementDecision> {
         let now = self.timestamp();
         let used = self.used_entries(who).map(|(entry, _)| entry);
@@ -184,7 +186,8 @@ impl World {
         Pass::new(found, entries, assignments, self.settings.backfill_limit)
     }
 
-    /// Notes what the reply of a controller says about the sizes that it refuses, as the executor does.
+    /// Notes what the reply of a controller says about the sizes that it refuses, as the executor
+    /// does.
     pub(super) fn note_refusals(
         &mut self,
         who: usize,

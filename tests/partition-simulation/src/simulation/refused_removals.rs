@@ -1,5 +1,6 @@
-//! A run in which a controller removes nothing: a partition that has to leave it is created elsewhere nevertheless, and the
-//! first one is removed when the controller removes partitions again.
+//! A run in which a controller removes nothing: a partition that has to leave it is created
+//! elsewhere nevertheless, and the first one is removed when the controller removes partitions
+//! again.
 
 use ipu_api::vipu_controller::CordonState;
 
@@ -14,8 +15,8 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Deadline, in milliseconds, until the job has a partition that is formed, or formed elsewhere: forming takes
-/// a minute at most, and Pods that are deleted take as long.
+/// Deadline, in milliseconds, until the job has a partition that is formed, or formed elsewhere:
+/// forming takes a minute at most, and Pods that are deleted take as long.
 const SERVED_WITHIN: u64 = 300_000;
 
 /// Interval between two checks, in milliseconds.

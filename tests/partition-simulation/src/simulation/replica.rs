@@ -175,7 +175,8 @@ impl World {
         }
     }
 
-    /// Schedules a reconcile of an object after these milliseconds, or again once the present one has ended.
+    /// Schedules a reconcile of an object after these milliseconds, or again once the present one
+    /// has ended.
     pub(super) fn requeue_soon(&mut self, who: usize, key: Key, delay: u64) {
         match self.replicas[who].tasks.get_mut(&key) {
             Some(task) => task.again = true,
@@ -183,7 +184,8 @@ impl World {
         }
     }
 
-    /// Schedules a reconcile of an object after these milliseconds, instead of any earlier schedule.
+    /// Schedules a reconcile of an object after these milliseconds, instead of any earlier
+    /// schedule.
     fn trigger(&mut self, who: usize, key: Key, delay: u64) {
         self.numbers += 1;
         let number = self.numbers;

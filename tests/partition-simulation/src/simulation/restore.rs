@@ -1,4 +1,5 @@
-//! Changes that the ledger must survive: a new release in place of an earlier one, and a restore of the API server.
+//! Changes that the ledger must survive: a new release in place of an earlier one, and a restore of
+//! the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +24,8 @@ pub(super) struct Backup {
 }
 
 impl World {
-    /// The release is uninstalled, and another one continues in another namespace, sometimes in another cluster to
-    /// which all objects were moved.
+    /// The release is uninstalled, and another one continues in another namespace, sometimes in
+    /// another cluster to which all objects were moved.
     pub(super) fn release_is_replaced(&mut self) {
         self.cover(CoveragePoint::HandedOver);
         self.handovers += 1;
@@ -57,9 +58,9 @@ impl World {
         self.repair_later(pause, Repair::BackupRestored);
     }
 
-    /// The API server is restored, and V-IPU controllers are not. The operator was stopped before, as the documents
-    /// require. Pods that were created since the backup are unknown to their kubelets; those that have ended do not
-    /// return.
+    /// The API server is restored, and V-IPU controllers are not. The operator was stopped before,
+    /// as the documents require. Pods that were created since the backup are unknown to their
+    /// kubelets; those that have ended do not return.
     pub(super) fn restore(&mut self) {
         let Some(backup) = self.backup.take().filter(|_| !self.is_over) else {
             return;

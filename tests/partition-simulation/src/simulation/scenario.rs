@@ -1,4 +1,5 @@
-//! One run from a seed: a random world with random jobs and fault rates, then a time without faults, then the end.
+//! One run from a seed: a random world with random jobs and fault rates, then a time without
+//! faults, then the end.
 
 use super::api_server::SLOTS;
 use super::broken_gang;
@@ -26,10 +27,11 @@ const JOBS: usize = 10;
 /// Creation time of the last job, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// Of this number of seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
-/// removes nothing, one a controller that loses its state, one a clock that is set back, one an object that cannot
-/// be deleted, one a world without faults whose Pods are disrupted, one a controller that lacks IPUs for a time, one with
-/// large requests that are pinned, one a controller with two names, and one with two releases.
+/// Of this number of seeds, one is a load test without faults, one a gang that loses a partition,
+/// one a controller that removes nothing, one a controller that loses its state, one a clock that
+/// is set back, one an object that cannot be deleted, one a world without faults whose Pods are
+/// disrupted, one a controller that lacks IPUs for a time, one with large requests that are pinned,
+/// one a controller with two names, and one with two releases.
 const PERIOD: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.

@@ -1,5 +1,6 @@
-//! A run in which the only controller for a request has fewer IPUs for a time, because its machines restart, or is not in
-//! the list for a time. The request waits, and is served afterwards. One that no controller could ever serve is rejected.
+//! A run in which the only controller for a request has fewer IPUs for a time, because its machines
+//! restart, or is not in the list for a time. The request waits, and is served afterwards. One that
+//! no controller could ever serve is rejected.
 
 use ipu_api::ipupartition::PartitionPhase;
 use vipu_client::model::{OperationState, ReadyState};
@@ -29,7 +30,8 @@ const AWAY: u64 = 9 * 60_000;
 /// Longest time of another shortage, in milliseconds.
 const SHORT: u64 = 20 * 60_000;
 
-/// Deadline, in milliseconds, until a request is served or rejected: forming takes a minute at most.
+/// Deadline, in milliseconds, until a request is served or rejected: forming takes a minute at
+/// most.
 const DECIDED_WITHIN: u64 = 150_000;
 
 /// Interval between two checks, in milliseconds.

@@ -1,5 +1,5 @@
-//! After the last fault, the replicas do not write one status after the other without end, as two active ones
-//! would that correct each other's writes.
+//! After the last fault, the replicas do not write one status after the other without end, as two
+//! active ones would that correct each other's writes.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::world::World;
 /// Time, in milliseconds, for which writes are counted.
 const FOLLOWED: u64 = 10 * 60_000;
 
-/// Bound on the statuses of one object while no request is created, changed, deleted or served. Replicas that
-/// respond to each other's writes write hundreds.
+/// Bound on the statuses of one object while no request is created, changed, deleted or served.
+/// Replicas that respond to each other's writes write hundreds.
 const WRITES_MAX: usize = 20;
 
 impl World {

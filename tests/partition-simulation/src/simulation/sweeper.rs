@@ -1,5 +1,5 @@
-//! The sweep, as in `sweep.rs`: it lists the controllers, lists the API server, and performs the tasks of `course.rs`.
-//! Other events may occur in between.
+//! The sweep, as in `sweep.rs`: it lists the controllers, lists the API server, and performs the
+//! tasks of `course.rs`. Other events may occur in between.
 
 use std::time::Duration;
 
@@ -80,8 +80,8 @@ impl World {
             .add(pause, Event::Sweep { who, life, stage });
     }
 
-    /// Every partition on every controller that answers, in the list or not, as long as an object holds a
-    /// partition there.
+    /// Every partition on every controller that answers, in the list or not, as long as an object
+    /// holds a partition there.
     fn partitions_on_controllers(&mut self, who: usize) -> Vec<RemotePartition> {
         let left = self.left_behind(who);
         let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;

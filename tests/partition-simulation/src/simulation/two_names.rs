@@ -1,5 +1,6 @@
-//! A run with one controller under two names in the list. Its IPUs count once: a gang for which they suffice only twice is
-//! rejected, and a drain under the first name ends no job, since there is no other controller to go to.
+//! A run with one controller under two names in the list. Its IPUs count once: a gang for which
+//! they suffice only twice is rejected, and a drain under the first name ends no job, since there
+//! is no other controller to go to.
 
 use ipu_api::ipupartition::{ControllerRef, PartitionPhase};
 use ipu_api::vipu_controller::CordonState;

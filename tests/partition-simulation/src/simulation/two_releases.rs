@@ -1,8 +1,10 @@
-//! A run with two releases in one cluster, each with controllers of its own, whose nodes overlap. Both leaders decide again
-//! and again which IPUs each node advertises, and see the controllers of the other release late. Once nothing changes any
-//! more, each node advertises the IPUs of all controllers that it reaches, and neither leader writes it again.
+//! A run with two releases in one cluster, each with controllers of its own, whose nodes overlap.
+//! Both leaders decide again and again which IPUs each node advertises, and see the controllers of
+//! the other release late. Once nothing changes any more, each node advertises the IPUs of all
+//! controllers that it reaches, and neither leader writes it again.
 //!
-//! It needs no IPUPartition, so it has a small world of its own around the operator's decision about one node.
+//! It needs no IPUPartition, so it has a small world of its own around the operator's decision
+//! about one node.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +21,8 @@ use super::trace::Trace;
 /// Rounds of each leader in which controllers and nodes change.
 const CHANGING: u64 = 40;
 
-/// Rounds of each leader after the last change until all nodes are up to date: the other release is seen within
-/// one round.
+/// Rounds of each leader after the last change until all nodes are up to date: the other release is
+/// seen within one round.
 const SETTLED_WITHIN: u64 = 3;
 
 /// Rounds of each leader after that, in which nothing is written.
@@ -137,7 +139,8 @@ impl Cluster {
         }
     }
 
-    /// Both leaders have a round, in any order. In this number of a thousand cases, the watch of a leader is up to date.
+    /// Both leaders have a round, in any order. In this number of a thousand cases, the watch of a
+    /// leader is up to date.
     fn rounds(&mut self, rng: &mut Rng, current: u64) {
         let first = rng.below(2);
         for release in [first, 1 - first] {

@@ -1,5 +1,5 @@
-//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the others
-//! nevertheless, and removes partitions without an owner.
+//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep
+//! deletes the others nevertheless, and removes partitions without an owner.
 
 use ipu_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,8 +18,8 @@ const RUNS: u64 = 60_000;
 /// Deadline, in milliseconds, until all jobs are served: forming takes a minute at most.
 const SERVED_WITHIN: u64 = 150_000;
 
-/// Deadline, in milliseconds, until the sweep is settled: Pods of a job that is gone outlive it by two
-/// minutes. A sweep, the grace period, another sweep, and a removal follow.
+/// Deadline, in milliseconds, until the sweep is settled: Pods of a job that is gone outlive it by
+/// two minutes. A sweep, the grace period, another sweep, and a removal follow.
 const SWEPT_WITHIN: u64 = 480_000;
 
 /// Runs the seed. A violated invariant is a panic.
@@ -57,8 +57,8 @@ fn offered(world: &World, job: usize) -> Option<String> {
     api_server::offered(object).map(str::to_owned)
 }
 
-/// Has the job's object deleted without its finalizer while all controllers deny access to the operator. Its partitions
-/// are orphans from then on.
+/// Has the job's object deleted without its finalizer while all controllers deny access to the
+/// operator. Its partitions are orphans from then on.
 fn abandon(world: &mut World, job: usize) -> String {
     let (key, id) = (key_of(job, 0), offered(world, job).unwrap_or_default());
     let uid = |world: &World| {

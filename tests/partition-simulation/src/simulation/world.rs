@@ -63,7 +63,8 @@ pub(super) struct World {
     pub cordons: CordonStates,
     /// The present name of each renamed controller, by each earlier name.
     pub renamed: BTreeMap<String, ControllerRef>,
-    /// Entries of the admin's list that name a controller a second time, each with the index of the controller.
+    /// Entries of the admin's list that name a controller a second time, each with the index of the
+    /// controller.
     pub second_names: Vec<(ControllerRef, usize)>,
     /// Why the admin's list may lack a controller.
     pub list_problem: Option<String>,
@@ -90,8 +91,8 @@ pub(super) struct World {
     pub api_down_until: u64,
     /// Whether no new faults occur.
     pub is_over: bool,
-    /// Whether no IPU that a Pod uses may be assigned to another owner. Two active replicas, or one whose watch is
-    /// late, may do so where the controller has lost its state.
+    /// Whether no IPU that a Pod uses may be assigned to another owner. Two active replicas, or one
+    /// whose watch is late, may do so where the controller has lost its state.
     pub assigns_once: bool,
     pub assigned_ipus: AssignedIpus,
     pub death: Option<Death>,
@@ -103,7 +104,8 @@ pub(super) struct World {
     pub restores: u64,
     /// The number of releases after the first one.
     pub handovers: u64,
-    /// Changes that the watches have delivered, and those that the watches of the reconciler of jobs have, by kind.
+    /// Changes that the watches have delivered, and those that the watches of the reconciler of
+    /// jobs have, by kind.
     announced: usize,
     pub announced_to_jobs: [usize; 3],
 }

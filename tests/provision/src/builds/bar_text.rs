@@ -9,7 +9,8 @@ pub(super) struct State<'a> {
     pub(super) now: &'a str,
 }
 
-/// Reads a state of the bar, such as `Building [==>  ] 12/610: serde, syn`. `None` for any other line.
+/// Reads a state of the bar, such as `Building [==>  ] 12/610: serde, syn`. `None` for any other
+/// line.
 pub(super) fn read(line: &str) -> Option<State<'_>> {
     let (_, bar) = line.split_once("Building")?;
     let (_, counts) = bar.split_once(']')?;

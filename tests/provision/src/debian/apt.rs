@@ -68,7 +68,8 @@ impl Apt {
         })
     }
 
-    /// Whether the mirror has this version. For a missing version, `apt-cache` prints nothing and succeeds.
+    /// Whether the mirror has this version. For a missing version, `apt-cache` prints nothing and
+    /// succeeds.
     fn has(&self, package: &Package) -> bool {
         let mut show = Command::new("apt-cache");
         show.env("APT_CONFIG", &self.config)
@@ -118,8 +119,8 @@ fn mirror() -> Result<String, DebianError> {
     main_archive(&printed).ok_or(DebianError::NoMirror)
 }
 
-/// The archive of a release itself. The archive of its security updates has another label, and other archives have a
-/// codename such as `bookworm-updates`.
+/// The archive of a release itself. The archive of its security updates has another label, and
+/// other archives have a codename such as `bookworm-updates`.
 fn main_archive(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

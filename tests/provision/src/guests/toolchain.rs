@@ -1,5 +1,5 @@
-//! Finds a compiler for wasm32 without a change of the user's toolchain: that toolchain if it has the target, otherwise
-//! Debian trixie's compiler, unpacked into the cache folder.
+//! Finds a compiler for wasm32 without a change of the user's toolchain: that toolchain if it has
+//! the target, otherwise Debian trixie's compiler, unpacked into the cache folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -67,8 +67,8 @@ pub enum ToolchainError {
     Fetch(#[from] DebianError),
 }
 
-/// Returns the user's own toolchain if it can compile for wasm32, otherwise the one in `cache`, after unpacking it if
-/// it is missing.
+/// Returns the user's own toolchain if it can compile for wasm32, otherwise the one in `cache`,
+/// after unpacking it if it is missing.
 pub fn find(cache: &Path) -> Result<WasmToolchain, ToolchainError> {
     let printed = command::output(Command::new("rustc").args(["--print", "sysroot"]))
         .map_err(ToolchainError::Rustc)?;
@@ -113,7 +113,8 @@ fn linker(sysroot: &Path) -> Result<PathBuf, ToolchainError> {
         .ok_or_else(|| ToolchainError::NoLinker(sysroot.to_owned()))
 }
 
-/// Unpacks the compiler into a folder beside `home`, and renames this folder to `home` when it is complete.
+/// Unpacks the compiler into a folder beside `home`, and renames this folder to `home` when it is
+/// complete.
 fn unpack(home: &Path) -> Result<(), ToolchainError> {
     if Command::new("apt-get").arg("--version").output().is_err() {
         return Err(ToolchainError::NotDebian);

@@ -9,7 +9,8 @@ use crate::{files::sha256, progress::Progress, settings::Settings, tools::Tools}
 /// Tag of the images.
 pub const TAG: &str = "1";
 
-/// Builds a manager and makes its image. `name` is the name of its folder in `tests/tools` and of its program.
+/// Builds a manager and makes its image. `name` is the name of its folder in `tests/tools` and of
+/// its program.
 pub fn ensure(settings: &Settings, progress: &Progress, name: &str) -> Result<Image, ImageError> {
     let tools = Tools::fetch_some(settings, progress, &[name])?;
     let binary = tools.program(name);

@@ -63,8 +63,8 @@ const LEFT_OUT: [&str; 3] = [
     "path-exclude=/usr/share/locale/*",
 ];
 
-/// Makes the image. It downloads and checks the packages of the lock file. apt then installs from a repository with
-/// only these packages, so the same lock file gives the same files.
+/// Makes the image. It downloads and checks the packages of the lock file. apt then installs from a
+/// repository with only these packages, so the same lock file gives the same files.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
@@ -127,8 +127,8 @@ fn bootstrap(
 ) -> Result<(), ImageError> {
     // A list of sources separates its words by spaces.
     let repository = repository.display().to_string().replace(' ', "%20");
-    // mmdebstrap mounts file systems into its tree. It runs in its own mount namespace, so that it leaves no mount when
-    // it is killed.
+    // mmdebstrap mounts file systems into its tree. It runs in its own mount namespace, so that it
+    // leaves no mount when it is killed.
     let mut mmdebstrap = Command::new("unshare");
     mmdebstrap
         .args(["--mount", "--propagation=private"])

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Time after which the parts that a cache had are counted: they pass at once, and say nothing about the speed.
+/// Time after which the parts that a cache had are counted: they pass at once, and say nothing
+/// about the speed.
 const CACHED: Duration = Duration::from_secs(6);
 /// The largest share of a timed build before its end.
 const ALMOST: f64 = 0.9;
@@ -71,7 +72,8 @@ impl Speed {
         }
     }
 
-    /// The time that is left if the work goes on as fast as so far. `None` until something is known.
+    /// The time that is left if the work goes on as fast as so far. `None` until something is
+    /// known.
     pub(super) fn left(&self, counts: &[Count], elapsed: Duration) -> Option<Duration> {
         let (since, before) = self.first.filter(|_| elapsed >= FIRST)?;
         let done = done(counts, elapsed);

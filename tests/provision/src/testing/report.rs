@@ -1,4 +1,5 @@
-//! Pure: what the suites have printed: the time of each stage, the slowest tests, and the failed suites.
+//! Pure: what the suites have printed: the time of each stage, the slowest tests, and the failed
+//! suites.
 
 use super::Ended;
 use crate::progress::Stage;

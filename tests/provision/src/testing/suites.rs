@@ -38,8 +38,8 @@ const QUICK_TARGETS: [&str; 7] = [
     "--test=suite",
 ];
 
-/// The tests on a real API server, without those of [`API_SERVER_LATER`]. Two at the same time: the trials beside them use
-/// the cores too, and some tests count calls that a loaded machine repeats.
+/// The tests on a real API server, without those of [`API_SERVER_LATER`]. Two at the same time: the
+/// trials beside them use the cores too, and some tests count calls that a loaded machine repeats.
 pub(super) const API_SERVER: Suite = Suite {
     name: "API-server suite",
     file: "api-server",
@@ -57,8 +57,8 @@ pub(super) const API_SERVER: Suite = Suite {
     ],
 };
 
-/// The tests that [`API_SERVER`] leaves out: about a third. With four at a time from the beginning, two cores were busy all
-/// the time, and programs of MPI did not reach each other.
+/// The tests that [`API_SERVER`] leaves out: about a third. With four at a time from the beginning,
+/// two cores were busy all the time, and programs of MPI did not reach each other.
 pub(super) const API_SERVER_LATER: Suite = Suite {
     name: "API-server suite, later part",
     file: "api-server-later",

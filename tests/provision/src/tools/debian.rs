@@ -83,8 +83,8 @@ fn of_one_package(
     unpacked(name, &text, &pinned, settings, progress, |_, _| Ok(()))
 }
 
-/// The packages of a lock file, in a folder named after their digest. `finish` receives the folder while it is made,
-/// and its final name.
+/// The packages of a lock file, in a folder named after their digest. `finish` receives the folder
+/// while it is made, and its final name.
 pub fn unpacked(
     name: &str,
     lock: &str,

@@ -1,4 +1,5 @@
-//! Tools that are built from Go modules, pinned by `go.mod` and `go.sum` in the folders of `tests/tools`.
+//! Tools that are built from Go modules, pinned by `go.mod` and `go.sum` in the folders of
+//! `tests/tools`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,10 +34,11 @@ struct Pinned {
     dir: PathBuf,
 }
 
-/// Builds the missing ones of these tools, and returns the folder of each. `compiled` receives the import path of each
-/// package that Go compiles.
+/// Builds the missing ones of these tools, and returns the folder of each. `compiled` receives the
+/// import path of each package that Go compiles.
 ///
-/// Tools with the same pins are built by one command, so that Go compiles packages of one while it links another.
+/// Tools with the same pins are built by one command, so that Go compiles packages of one while it
+/// links another.
 pub fn ensure(
     tools: &[&'static GoTool],
     settings: &Settings,
@@ -83,7 +85,8 @@ pub fn count_packages(tools: &[&'static GoTool], settings: &Settings) -> Result<
     counts.sum()
 }
 
-/// The folder with the sources of a tool's module. If the caches have only its programs, the module is downloaded.
+/// The folder with the sources of a tool's module. If the caches have only its programs, the module
+/// is downloaded.
 pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
     let ask = |args: &[&str]| {
         let mut go = go(&tool.pins(settings));
@@ -119,7 +122,8 @@ impl Pinned {
     }
 }
 
-/// Builds the programs of tools that have the same pins, and moves those of each tool into its folder.
+/// Builds the programs of tools that have the same pins, and moves those of each tool into its
+/// folder.
 fn build(
     pins: &Path,
     missing: &[&Pinned],
@@ -147,8 +151,8 @@ fn build(
     Ok(remove(&built)?)
 }
 
-/// One `go build` for all programs. `-mod=readonly` makes Go check every module against `go.sum`. Variables that a
-/// program does not have are ignored.
+/// One `go build` for all programs. `-mod=readonly` makes Go check every module against `go.sum`.
+/// Variables that a program does not have are ignored.
 fn compile(
     pins: &Path,
     missing: &[&Pinned],
@@ -227,8 +231,8 @@ fn required_version(go_mod: &str, module: &str) -> Option<String> {
         .map(|(_, version)| version)
 }
 
-/// The second number of the Kubernetes client's version in `go.sum`. A line with `/go.mod` is only about the
-/// requirements of a version.
+/// The second number of the Kubernetes client's version in `go.sum`. A line with `/go.mod` is only
+/// about the requirements of a version.
 fn client_minor(sums: &str) -> Option<&str> {
     let lines = sums.lines().map(str::split_whitespace);
     let mut versions = lines.filter_map(|mut words| {

@@ -31,8 +31,8 @@ struct Entry {
     modified_nanoseconds: i64,
 }
 
-/// Whether `dir` was made from `inputs`, and no file in it has changed. A file with the same size and time is not read
-/// again.
+/// Whether `dir` was made from `inputs`, and no file in it has changed. A file with the same size
+/// and time is not read again.
 pub fn is_intact(dir: &Path, inputs: &str) -> bool {
     let Ok(text) = read(&dir.join(MANIFEST)) else {
         return false;
@@ -47,8 +47,8 @@ pub fn is_intact(dir: &Path, inputs: &str) -> bool {
             .all(|(name, entry)| entry.matches(&dir.join(name)))
 }
 
-/// Makes `dir` again: `make` fills an empty folder beside it, which replaces `dir` when it is complete. An incomplete
-/// folder never has that name.
+/// Makes `dir` again: `make` fills an empty folder beside it, which replaces `dir` when it is
+/// complete. An incomplete folder never has that name.
 pub fn make<E: From<FileError>>(
     dir: &Path,
     inputs: &str,
@@ -68,8 +68,8 @@ pub fn make<E: From<FileError>>(
     Ok(())
 }
 
-/// The folder beside `dir` in which it is made. A dot in the name of `dir` begins no extension: folders that differ after
-/// it may be made at the same time.
+/// The folder beside `dir` in which it is made. A dot in the name of `dir` begins no extension:
+/// folders that differ after it may be made at the same time.
 fn partial_of(dir: &Path) -> PathBuf {
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

@@ -1,4 +1,5 @@
-//! The tools that compile and link C for arm64 and run its programs on this machine: Debian packages in the cache.
+//! The tools that compile and link C for arm64 and run its programs on this machine: Debian
+//! packages in the cache.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -66,8 +67,9 @@ fn pinned(settings: &Settings) -> Result<(String, Pinned), ToolsError> {
     Ok((lock, pinned))
 }
 
-/// The compiler finds its own parts relative to its path. Options name the headers and libraries of arm64, and the
-/// libraries that the compiler itself uses. The emulators of other processors are removed.
+/// The compiler finds its own parts relative to its path. Options name the headers and libraries of
+/// arm64, and the libraries that the compiler itself uses. The emulators of other processors are
+/// removed.
 fn finish(root: &Path, named: &Path) -> Result<(), FileError> {
     let bin = root.join("usr/bin");
     for entry in fs::read_dir(&bin).at("read", &bin)? {

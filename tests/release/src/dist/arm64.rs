@@ -1,5 +1,5 @@
-//! The programs of a release for arm64, in `dist/arm64`: built with the flags of those for amd64, and tested on an
-//! emulator.
+//! The programs of a release for arm64, in `dist/arm64`: built with the flags of those for amd64,
+//! and tested on an emulator.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,8 +18,9 @@ use crate::dist::aarch64::Aarch64;
 use crate::dist::rust::Rust;
 use crate::guests::GUESTS;
 
-/// The page size for the allocator, as a power of two. Kernels of arm64 have pages of 4, 16 or 64 KiB. The allocator
-/// ends a program at once if the kernel's pages are larger than those that it was built for.
+/// The page size for the allocator, as a power of two. Kernels of arm64 have pages of 4, 16 or 64
+/// KiB. The allocator ends a program at once if the kernel's pages are larger than those that it
+/// was built for.
 const LARGEST_PAGE: &str = "16";
 
 /// Builds what has changed, puts the guests of `dist` beside it, and runs all of it.
@@ -89,7 +90,8 @@ fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> 
     cargo
 }
 
-/// Starts the programs. The operator also compiles and calls each guest, because it generates that machine code itself.
+/// Starts the programs. The operator also compiles and calls each guest, because it generates that
+/// machine code itself.
 fn try_out(tools: &Aarch64, dir: &Path) -> Result<(), DistError> {
     let ran = |program: &str, arguments: &[&str]| {
         let mut command = tools.emulated(&dir.join(program));

@@ -1,5 +1,5 @@
-//! A cargo that builds for another target without a change of the user's toolchain. If that toolchain lacks the
-//! target's standard library, rustup fetches the same version into the cache.
+//! A cargo that builds for another target without a change of the user's toolchain. If that
+//! toolchain lacks the target's standard library, rustup fetches the same version into the cache.
 
 use std::env;
 use std::fs;
@@ -81,8 +81,9 @@ impl Rust {
             return cargo();
         };
         let mut cargo = clean(bin.join("cargo"));
-        // rustup's own programs would use the user's toolchain. So would the compiler, if the cargo that started this
-        // program has set the path of its libraries: the compiler looks for targets beside them.
+        // rustup's own programs would use the user's toolchain. So would the compiler, if the cargo
+        // that started this program has set the path of its libraries: the compiler looks for
+        // targets beside them.
         cargo
             .env("RUSTC", bin.join("rustc"))
             .env_remove("RUSTDOC")

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Joins archives of one image each into one archive named `name`. Docker with its own image store, instead of
-/// containerd's, finds only the first image.
+/// Joins archives of one image each into one archive named `name`. Docker with its own image store,
+/// instead of containerd's, finds only the first image.
 pub fn join(archives: &[&Path], name: &str) -> Result<Vec<u8>, FileError> {
     let (mut manifests, mut blobs, mut for_docker) = (Vec::new(), BTreeMap::new(), None);
     for path in archives {
@@ -80,8 +80,8 @@ mod tests {
     use super::*;
     use cluster::images::oci::pack;
 
-    /// An archive of an image for this processor, as the harness converts it from the output of an image
-    /// builder.
+    /// An archive of an image for this processor, as the harness converts it from the output of an
+    /// image builder.
     fn archive(dir: &Path, architecture: &str) -> std::path::PathBuf {
         let layout = dir.join(architecture);
         let blobs = layout.join("blobs/sha256");
@@ -128,7 +128,8 @@ mod tests {
             let config = json(&at(&json(&at(found))["config"]));
             assert_eq!(config["architecture"], architecture);
         }
-        // Three files of the form, the index, two manifests, two configurations, and the shared layer.
+        // Three files of the form, the index, two manifests, two configurations, and the shared
+        // layer.
         assert_eq!(files.len(), 3 + 1 + 2 + 2 + 1);
         for (name, content) in &files {
             if let Some(digest) = name.strip_prefix("blobs/sha256/") {

@@ -31,8 +31,8 @@ pub fn add(files: &mut Files, path: &Path, name: &str) -> Result<(), FileError> 
 /// The folder of the programs in a package.
 pub const PROGRAMS: &str = "bin/";
 
-/// Packs files, with a prefix of their paths. `time` is in seconds since 1970. Files in the folder of programs are
-/// executable.
+/// Packs files, with a prefix of their paths. `time` is in seconds since 1970. Files in the folder
+/// of programs are executable.
 pub fn tar_gz(files: &Files, prefix: &str, time: u64) -> io::Result<Vec<u8>> {
     // This header contains neither the time nor the kind of machine.
     let packed = GzEncoder::new(Vec::new(), Compression::default());

@@ -1,5 +1,5 @@
-//! The chart as Helm packs it, the index that makes the folder around it a Helm repository, and the artefact that
-//! `helm push` would make of it.
+//! The chart as Helm packs it, the index that makes the folder around it a Helm repository, and the
+//! artefact that `helm push` would make of it.
 //!
 //! Helm's own `package` writes times of the moment into both.
 
@@ -20,7 +20,8 @@ pub fn file(version: &str) -> String {
     format!("ipu-operator-{version}.tgz")
 }
 
-/// Folders that `.helmignore` keeps out: tests, and documents, because Helm stores each release of the chart in a Secret.
+/// Folders that `.helmignore` keeps out: tests, and documents, because Helm stores each release of
+/// the chart in a Secret.
 const KEPT_OUT: [&str; 2] = ["tests/", "docs/"];
 
 /// The files of the chart without those that `.helmignore` keeps out.

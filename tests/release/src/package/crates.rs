@@ -1,5 +1,5 @@
-//! The parts of the shipped programs and guests: crates as cargo resolves them, Rust's standard library, and the C
-//! library, which is linked into the static programs.
+//! The parts of the shipped programs and guests: crates as cargo resolves them, Rust's standard
+//! library, and the C library, which is linked into the static programs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::process::Command;
@@ -97,8 +97,8 @@ fn second_word(text: &str) -> String {
         .to_owned()
 }
 
-/// The operator, its agent, the plugin of kubectl, the guests, and all their dependencies. The dependencies of build
-/// scripts are not shipped.
+/// The operator, its agent, the plugin of kubectl, the guests, and all their dependencies. The
+/// dependencies of build scripts are not shipped.
 fn shipped(metadata: &Metadata) -> Vec<Crate> {
     let needed = needed(metadata);
     let is_root = |package: &&Package| {

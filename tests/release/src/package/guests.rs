@@ -28,8 +28,8 @@ pub enum GuestsError {
     },
 }
 
-/// The layout of the guests in a folder. Each artefact is the one that `ipu-operator policy push` makes of the guest,
-/// under the guest's name.
+/// The layout of the guests in a folder. Each artefact is the one that `ipu-operator policy push`
+/// makes of the guest, under the guest's name.
 pub fn layout(folder: &Path) -> Result<Files, GuestsError> {
     let mut layout = Layout::default();
     for guest in GUESTS {

@@ -1,4 +1,5 @@
-//! The manifest with which krew, the package manager of kubectl's plugins, installs `kubectl ipu` from a release.
+//! The manifest with which krew, the package manager of kubectl's plugins, installs `kubectl ipu`
+//! from a release.
 
 use cluster::platform::Platform;
 use serde_json::{Value, json};
@@ -18,8 +19,9 @@ const LONG: &str = "Explains why an IPUJob or a Pod waits for Graphcore IPUs, sh
                     IPU-hours went, and cordons and drains V-IPU controllers. It needs the IPU Operator in the \
                     cluster, and uses your kubeconfig and your rights.";
 
-/// The manifest for an archive with these files and this checksum. The address of the published archive is unknown, so
-/// `uri` is its name. If the chart has no home page, there is no `homepage`. The publisher completes both.
+/// The manifest for an archive with these files and this checksum. The address of the published
+/// archive is unknown, so `uri` is its name. If the chart has no home page, there is no `homepage`.
+/// The publisher completes both.
 pub fn manifest(
     files: &Files,
     platforms: &[Platform],

@@ -1,4 +1,5 @@
-//! OCI layouts: artefacts in a folder, from which tools copy them to a registry, with the same digests.
+//! OCI layouts: artefacts in a folder, from which tools copy them to a registry, with the same
+//! digests.
 
 use ipu_api::guest::digest::digest_of;
 use ipu_oci::manifest::{INDEX, MANIFEST};

@@ -24,8 +24,8 @@ metadata:
   name: ipu-operator
 ";
 
-/// Renders the chart in a folder with Helm, for the image of the archive. Jobs are not privileged, as in the commands of
-/// the documents.
+/// Renders the chart in a folder with Helm, for the image of the archive. Jobs are not privileged,
+/// as in the commands of the documents.
 pub fn render(helm: &Path, chart: &Path) -> Result<Vec<u8>, CommandError> {
     let mut template = Command::new(helm);
     template

@@ -1,5 +1,5 @@
-//! The previous release, for tests of upgrades: some files of its archive in the repository, and its package in the
-//! cache, which is built once from the commit that the lock file names.
+//! The previous release, for tests of upgrades: some files of its archive in the repository, and
+//! its package in the cache, which is built once from the commit that the lock file names.
 
 use std::env;
 use std::fs;
@@ -115,7 +115,8 @@ impl Previous {
         checkout.join("tests/releases").join(&self.version)
     }
 
-    /// Returns its package. A package that is not in the cache is built: that takes as long as a release.
+    /// Returns its package. A package that is not in the cache is built: that takes as long as a
+    /// release.
     pub fn ensure(
         &self,
         settings: &Settings,
@@ -149,8 +150,8 @@ impl Previous {
         })
     }
 
-    /// Builds the release in a clone with the Makefile of its commit, and stores the archive if its bytes are the
-    /// released ones.
+    /// Builds the release in a clone with the Makefile of its commit, and stores the archive if its
+    /// bytes are the released ones.
     fn build(&self, checkout: &Path, archive: &Path) -> Result<(), PreviousError> {
         let scratch = tempfile::tempdir().at("make a folder in", &env::temp_dir())?;
         let clone = scratch.path().join("clone");

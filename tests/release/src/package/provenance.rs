@@ -1,4 +1,5 @@
-//! The provenance of a release: which sources and which compiler it was built from, as SLSA describes it.
+//! The provenance of a release: which sources and which compiler it was built from, as SLSA
+//! describes it.
 
 use std::env;
 use std::path::Path;
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::VERSION;
 
-/// The file of the predicate, beside the archive. A statement about the archive or an artefact contains it.
+/// The file of the predicate, beside the archive. A statement about the archive or an artefact
+/// contains it.
 pub const NAME: &str = "provenance.json";
 
 /// The type of the predicate for cosign.

@@ -72,8 +72,8 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
     Ok(json)
 }
 
-/// The components of the release, and the dependencies of each crate. `references` has those of the crates first, then
-/// those of components that are no crates.
+/// The components of the release, and the dependencies of each crate. `references` has those of the
+/// crates first, then those of components that are no crates.
 fn dependencies(crates: &Crates, release: String, references: &[String]) -> Vec<Dependency> {
     let all = crates.crates.iter().zip(references);
     let ours = all.clone().filter(|(of, _)| of.is_ours());

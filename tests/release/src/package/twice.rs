@@ -36,7 +36,8 @@ pub enum TwiceError {
     Differ(Vec<String>),
 }
 
-/// Builds the release of this commit again, for arm64 too if the first one is. Returns the digest of each file.
+/// Builds the release of this commit again, for arm64 too if the first one is. Returns the digest
+/// of each file.
 pub fn compare(
     settings: &Settings,
     first: &Package,

@@ -1,4 +1,5 @@
-//! Pure: the clusters of a simulated pod. Each has a range of the pod's IPUs, and a partition is within one cluster.
+//! Pure: the clusters of a simulated pod. Each has a range of the pod's IPUs, and a partition is
+//! within one cluster.
 
 use serde::{Deserialize, Serialize};
 

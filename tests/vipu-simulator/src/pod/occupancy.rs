@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The IPUs of all partitions of a pod, past and present. A partition counts in every stage, from its creation to its
-/// removal.
+/// The IPUs of all partitions of a pod, past and present. A partition counts in every stage, from
+/// its creation to its removal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occupancy {
     /// IPUs of all partitions that were created.

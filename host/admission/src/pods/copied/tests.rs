@@ -116,7 +116,8 @@ fn a_node_selector_that_its_user_wrote_stays() {
     }
 }
 
-/// The copy of `kubectl debug --copy-to`: it never has the node, and has labels and annotations only by options.
+/// The copy of `kubectl debug --copy-to`: it never has the node, and has labels and annotations
+/// only by options.
 fn copied(keeps: &[&str], change: impl FnOnce(&mut Value)) -> Value {
     exported(|pod| {
         change(pod);

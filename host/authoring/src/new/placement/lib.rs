@@ -44,8 +44,8 @@ impl Guest for Component {
     }
 }
 
-/// Converts a controller. The operator overrules the choice of a controller that does not answer, that was tried
-/// before, or whose nodes the Pods exclude.
+/// Converts a controller. The operator overrules the choice of a controller that does not answer,
+/// that was tried before, or whose nodes the Pods exclude.
 fn candidate(controller: Controller, request: &Request, attempts: &[Attempt]) -> policy::Candidate {
     let Controller {
         label_key,

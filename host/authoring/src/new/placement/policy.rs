@@ -1,4 +1,5 @@
-//! The decision: best fit, the V-IPU controller with the smallest free partition that is large enough.
+//! The decision: best fit, the V-IPU controller with the smallest free partition that is large
+//! enough.
 
 /// The facts about a V-IPU controller that the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

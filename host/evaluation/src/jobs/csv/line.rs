@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Returns the values of a line, without the spaces around them. `None`: quotes are not closed, or stand beside text.
+/// Returns the values of a line, without the spaces around them. `None`: quotes are not closed, or
+/// stand beside text.
 pub(super) fn values(line: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut values = Vec::new();
     let mut rest = Some(line);

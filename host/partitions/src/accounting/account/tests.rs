@@ -173,7 +173,8 @@ fn observation() -> impl Strategy<Value = ControllerUse> {
     )
 }
 
-/// Milliseconds until the next observation: within a second, within the limit, beyond it, over days, and back.
+/// Milliseconds until the next observation: within a second, within the limit, beyond it, over
+/// days, and back.
 fn step() -> impl Strategy<Value = i64> {
     prop_oneof![
         4 => 0..1_500_i64,
@@ -191,8 +192,8 @@ fn sum(period: &ipu_api::accounting::Period) -> f64 {
 }
 
 proptest! {
-    /// The sum of all states is the capacity times the time, over all of it and over each day, whatever is observed and
-    /// however often another leader continues.
+    /// The sum of all states is the capacity times the time, over all of it and over each day,
+    /// whatever is observed and however often another leader continues.
     #[test]
     fn states_add_up_to_capacity_times_time(
         steps in prop::collection::vec((step(), observation(), prop::bool::weighted(0.1)), 1..60),

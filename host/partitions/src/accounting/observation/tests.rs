@@ -20,7 +20,8 @@ fn controller() -> Value {
     })
 }
 
-/// An IPUPartition with one attempt, which is its current partition if it was created, and more or other fields.
+/// An IPUPartition with one attempt, which is its current partition if it was created, and more or
+/// other fields.
 fn partition(phase: &str, outcome: &str, other: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",

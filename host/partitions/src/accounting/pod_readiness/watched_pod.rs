@@ -1,4 +1,5 @@
-//! Pure: a Pod as the watch reads it. The author of a Pod can fill the other fields with megabytes, which are skipped.
+//! Pure: a Pod as the watch reads it. The author of a Pod can fill the other fields with megabytes,
+//! which are skipped.
 
 use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;

@@ -51,7 +51,8 @@ pub enum Change {
 }
 
 impl Known {
-    /// Reads what all controllers of the list have. `others` are those that other releases list, too or alone.
+    /// Reads what all controllers of the list have. `others` are those that other releases list,
+    /// too or alone.
     pub fn of(views: &[ControllerView], others: Option<Vec<VIPUControllerStatus>>) -> Self {
         let listed = views.iter().map(|view| Reached {
             label_key: view.label_key.clone(),
@@ -70,9 +71,9 @@ impl Known {
         }
     }
 
-    /// Decides the change of a node with these labels. While a controller does not answer, its nodes stay unchanged,
-    /// because its partitions still serve Pods. Each release of a node's controllers advertises all of them, so that no
-    /// two releases write different numbers.
+    /// Decides the change of a node with these labels. While a controller does not answer, its
+    /// nodes stay unchanged, because its partitions still serve Pods. Each release of a node's
+    /// controllers advertises all of them, so that no two releases write different numbers.
     pub fn change(
         &self,
         labels: &BTreeMap<String, String>,

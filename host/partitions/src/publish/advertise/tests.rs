@@ -10,8 +10,8 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 
-/// Two pages of nodes, which all reach the one controller. The API server refuses to patch those whose names begin with
-/// `refused`.
+/// Two pages of nodes, which all reach the one controller. The API server refuses to patch those
+/// whose names begin with `refused`.
 fn answer(method: &str, path: &str, query: &str) -> (u16, Value) {
     let node = |name: &str| json!({"metadata": {"name": name, "labels": {"ipunode": "here"}}});
     let list = |names: &[&str], token: &str| {

@@ -1,5 +1,5 @@
-//! Writes the account of each V-IPU controller into its IPUAccounting: seldom, because it may have hundreds of kilobytes,
-//! and no replica watches it.
+//! Writes the account of each V-IPU controller into its IPUAccounting: seldom, because it may have
+//! hundreds of kilobytes, and no replica watches it.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,12 @@ use serde_json::json;
 use super::{FAILURES_MAX, ManagingRelease, marks};
 use crate::leader::Context;
 
-/// For so long a written account is not written again. A leader that is killed leaves that much time unknown.
+/// For so long a written account is not written again. A leader that is killed leaves that much
+/// time unknown.
 const AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Most accounts that one pass writes, so that the statuses of the controllers do not wait for all of them.
+/// Most accounts that one pass writes, so that the statuses of the controllers do not wait for all
+/// of them.
 pub(super) const PASS_MAX: usize = 32;
 
 /// Writes at the same time.
@@ -41,7 +43,8 @@ pub(super) struct Written {
     until: Option<Timestamp>,
 }
 
-/// Pure: the addresses whose accounts are due, those that were never written first, then the oldest.
+/// Pure: the addresses whose accounts are due, those that were never written first, then the
+/// oldest.
 pub(super) fn due(
     addresses: impl Iterator<Item = String>,
     written: &BTreeMap<String, Written>,
@@ -60,13 +63,15 @@ pub(super) fn due(
     due.into_iter().map(|(_, address)| address).collect()
 }
 
-/// Pure: whether an account has something to write: it has counted, and more than the last write says.
+/// Pure: whether an account has something to write: it has counted, and more than the last write
+/// says.
 fn is_new(record: &IPUAccountingSpec, last: Option<&Written>) -> bool {
     let (since, until) = (record.accounting.since.0, record.accounting.until.0);
     until > since && last.is_none_or(|last| last.until != Some(until))
 }
 
-/// Writes the accounts of these controllers, `most` of those that have changed. A failure does not affect the others.
+/// Writes the accounts of these controllers, `most` of those that have changed. A failure does not
+/// affect the others.
 pub(super) async fn write(
     context: &Context,
     manager: &ManagingRelease,

@@ -10,7 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 /// The largest new request that fits on a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fit {
-    /// IPUs of the largest partition. 0: none, also if the controller does not answer or no node reaches it.
+    /// IPUs of the largest partition. 0: none, also if the controller does not answer or no node
+    /// reaches it.
     pub largest: u32,
     /// The request that its capacity is reserved for.
     pub reserved_for: Option<String>,

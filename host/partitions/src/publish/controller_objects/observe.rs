@@ -14,8 +14,8 @@ use crate::controllers::ControllerState;
 use crate::controllers::summary::{self, OursByController, Summary};
 use crate::leader::Context;
 
-/// State of the listed controllers, also under a second name, and of unlisted ones that certainly or possibly have
-/// partitions of this release, or whose object this release manages.
+/// State of the listed controllers, also under a second name, and of unlisted ones that certainly
+/// or possibly have partitions of this release, or whose object this release manages.
 pub(super) async fn observe(
     context: &Context,
     objects: &BTreeMap<String, Object>,
@@ -73,8 +73,8 @@ pub(super) async fn observe(
     observed
 }
 
-/// The largest new request that fits on each uncordoned controller, by name. This updates the stalled requests for
-/// readers of the queue.
+/// The largest new request that fits on each uncordoned controller, by name. This updates the
+/// stalled requests for readers of the queue.
 fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> {
     let now = clock::now();
     let open = states.iter().filter(|state| state.cordon_state.is_none());

@@ -12,8 +12,9 @@ use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Within that time, so many statuses are written in which only figures change. With more controllers, their figures
-/// are older: those of 256 controllers that change all the time are written every 128 seconds.
+/// Within that time, so many statuses are written in which only figures change. With more
+/// controllers, their figures are older: those of 256 controllers that change all the time are
+/// written every 128 seconds.
 pub(super) const FIGURES_MAX: usize = 20;
 
 /// A VIPUController, as far as decisions need it.
@@ -21,7 +22,8 @@ pub(super) const FIGURES_MAX: usize = 20;
 pub(super) struct Object {
     pub uid: String,
     pub resource_version: String,
-    /// Namespace of the release that keeps it. `None`: no release does, for example since an admin has created it.
+    /// Namespace of the release that keeps it. `None`: no release does, for example since an admin
+    /// has created it.
     pub release: Option<String>,
     pub spec: ObservedSpec,
     pub status: Option<VIPUControllerStatus>,
@@ -68,8 +70,8 @@ pub(super) struct Facts<'a> {
     pub release: &'a str,
     /// Namespaces of the other releases that are there. `None`: they are not known.
     pub other_releases: Option<&'a BTreeSet<String>>,
-    /// The controllers of the list, those that have left it while partitions of the release are on them, and those that
-    /// have left it and have an object of the release.
+    /// The controllers of the list, those that have left it while partitions of the release are on
+    /// them, and those that have left it and have an object of the release.
     pub controllers: &'a [Observed],
     /// Whether the list is the one that the admin has now.
     pub is_list_current: bool,
@@ -109,12 +111,13 @@ pub(super) enum Action {
 pub(super) struct Plan {
     /// The changes, each with the name of its object, in their order.
     pub actions: Vec<(String, Action)>,
-    /// Objects of controllers that another release manages: their names, and the namespace of that release.
+    /// Objects of controllers that another release manages: their names, and the namespace of that
+    /// release.
     pub of_others: BTreeMap<String, String>,
 }
 
-/// The addresses of the controllers whose objects a release manages, from their statuses. A status with an address that
-/// does not fit the name of its object is ignored.
+/// The addresses of the controllers whose objects a release manages, from their statuses. A status
+/// with an address that does not fit the name of its object is ignored.
 pub(super) fn addresses<'a>(
     objects: &'a BTreeMap<String, Object>,
     release: &str,
@@ -128,7 +131,8 @@ pub(super) fn addresses<'a>(
     })
 }
 
-/// Plans the changes. A change of a state is due at once. If only figures have changed, a status waits its turn.
+/// Plans the changes. A change of a state is due at once. If only figures have changed, a status
+/// waits its turn.
 pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut names = BTreeSet::new();
@@ -178,8 +182,8 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     plan
 }
 
-/// Whether a controller has an object with the current list. The object of an unlisted controller without partitions
-/// stays only while it is needed. An outdated list decides nothing.
+/// Whether a controller has an object with the current list. The object of an unlisted controller
+/// without partitions stays only while it is needed. An outdated list decides nothing.
 fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
     if observed.listed.is_some() || observed.is_used || observed.duplicate_of.is_some() {
         return true;
@@ -188,7 +192,8 @@ fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
     facts.is_list_current && object.is_some_and(|object| is_needed(facts, object))
 }
 
-/// Whether the object of a controller that is not in the list stays. A mistake in the list must not end a cordon.
+/// Whether the object of a controller that is not in the list stays. A mistake in the list must not
+/// end a cordon.
 fn is_needed(facts: &Facts<'_>, object: &Object) -> bool {
     facts.has_bad_entries || object.spec.cordon_state.is_some()
 }
@@ -229,8 +234,8 @@ fn step(facts: &Facts<'_>, observed: &Observed, object: &Object) -> Step {
     }
 }
 
-/// The other release that still manages an object. A release that no longer exists does not, nor does a release without
-/// the controller in its list, if this release lists it.
+/// The other release that still manages an object. A release that no longer exists does not, nor
+/// does a release without the controller in its list, if this release lists it.
 fn other_manager<'a>(
     facts: &Facts<'_>,
     observed: &Observed,
@@ -244,8 +249,8 @@ fn other_manager<'a>(
     (is_there && !is_left).then_some(release)
 }
 
-/// Those of the writes of figures that are due, the oldest status first. The writes of the last time, and as many
-/// `others` now, count as well.
+/// Those of the writes of figures that are due, the oldest status first. The writes of the last
+/// time, and as many `others` now, count as well.
 fn due(
     facts: &Facts<'_>,
     mut figures: Vec<(String, Action)>,

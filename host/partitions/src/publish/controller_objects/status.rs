@@ -66,7 +66,8 @@ pub(super) enum Change {
     Nothing,
     /// In figures or messages.
     Figures,
-    /// In the state of a condition, in the summary, which also has the cordon, or in the spec that `Drained` is about.
+    /// In the state of a condition, in the summary, which also has the cordon, or in the spec that
+    /// `Drained` is about.
     State,
 }
 
@@ -105,8 +106,8 @@ pub(super) fn change(
     let states = |status: &VIPUControllerStatus| {
         let conditions = status.conditions.iter();
         let states = conditions.map(|one| {
-            // A client that drains the controller waits for this generation of the condition. No client waits for the
-            // others.
+            // A client that drains the controller waits for this generation of the condition. No
+            // client waits for the others.
             let is_awaited = one.type_ == DRAINED;
             let generation = one.observed_generation.filter(|_| is_awaited);
             let words = [&one.type_, &one.status, &one.reason].map(String::clone);

@@ -1,5 +1,5 @@
-//! The watch of VIPUControllers in each replica: it caches the objects, and passes the requests of admins to the
-//! registry.
+//! The watch of VIPUControllers in each replica: it caches the objects, and passes the requests of
+//! admins to the registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ pub struct ControllerObjectWatch {
     registry: Arc<Registry>,
 }
 
-/// The VIPUControllers, unknown until the watch is followed. The registry gets the requests of admins in them.
+/// The VIPUControllers, unknown until the watch is followed. The registry gets the requests of
+/// admins in them.
 pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, ControllerObjectWatch) {
     let (publish_sync, sync) = watch::channel(SyncState::NotYet);
     let (publish_changes, changes) = watch::channel(0);
@@ -82,7 +83,8 @@ impl ControllerObjects {
         is_listed.then(|| self.store.lock().objects().clone())
     }
 
-    /// The numbers of IPUs in the statuses of the listed controllers of this release, with their addresses.
+    /// The numbers of IPUs in the statuses of the listed controllers of this release, with their
+    /// addresses.
     pub fn sizes(&self, release: &str) -> Vec<(String, u32)> {
         let all = self.all().unwrap_or_default().into_values();
         let all = all.filter(|object| object.release.as_deref() == Some(release));
@@ -104,8 +106,8 @@ impl ControllerObjects {
         Some(of_others.filter_map(Object::listed_status).collect())
     }
 
-    /// A number that changes when an object is created or deleted, or when its request of an admin or its managing
-    /// release changes.
+    /// A number that changes when an object is created or deleted, or when its request of an admin
+    /// or its managing release changes.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
@@ -159,8 +161,8 @@ impl ControllerObjectWatch {
         }
     }
 
-    /// Without the CRD there are no objects, and no controller is cordoned: the proxy runs without them until the CRD
-    /// is applied. After any other error, the known state stays.
+    /// Without the CRD there are no objects, and no controller is cordoned: the proxy runs without
+    /// them until the CRD is applied. After any other error, the known state stays.
     fn apply_error(&self, error: &watcher::Error) {
         if refused(error) != Some(404) {
             tracing::warn!(
@@ -193,8 +195,8 @@ fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
     requests.collect()
 }
 
-/// The fields of an object with an immediate effect: its managing release, the request of an admin, and whether it is
-/// being deleted.
+/// The fields of an object with an immediate effect: its managing release, the request of an admin,
+/// and whether it is being deleted.
 fn essence(object: &Object) -> (Option<&str>, ObservedSpec, bool) {
     let release = object.release.as_deref();
     (release, object.spec, object.is_deleted)

@@ -13,7 +13,8 @@ const BYTES_MAX: usize = 512 << 10;
 pub(super) struct Lines(BTreeMap<String, String>);
 
 impl Lines {
-    /// Adds a line for each partition that this object has on a controller: id, owner, size and controller.
+    /// Adds a line for each partition that this object has on a controller: id, owner, size and
+    /// controller.
     pub(super) fn add(&mut self, partition: &IPUPartition) {
         let spec = &partition.spec;
         for attempt in attempts(partition, AttemptOutcome::Created) {

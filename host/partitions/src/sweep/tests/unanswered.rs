@@ -4,8 +4,8 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// Starts a controller that accepts connections and never answers. A connection is noted like a request to the API
-/// server, by the address of the controller.
+/// Starts a controller that accepts connections and never answers. A connection is noted like a
+/// request to the API server, by the address of the controller.
 async fn hung_controller(world: &Arc<Mutex<World>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

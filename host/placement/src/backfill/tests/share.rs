@@ -115,7 +115,8 @@ fn only_a_share_of_the_controllers_is_reserved() {
     for (name, others, count, expected) in cases {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
     }
-    // What fitted before a reservation is considered again after it: the second one of 8 gets the rest of the share.
+    // What fitted before a reservation is considered again after it: the second one of 8 gets the
+    // rest of the share.
     let mut pods_with_little = vec![view("pod00", 16, 8)];
     pods_with_little.extend((1..16).map(|number| view(&format!("pod{number:02}"), 16, 12)));
     let three = [one("a", 8, 15), one("b", 16, 14), one("c", 8, 12)];
@@ -123,7 +124,8 @@ fn only_a_share_of_the_controllers_is_reserved() {
     // A request that only one controller suits does not use up the share of the others.
     let both = [bound("pod03", 16, 90), one("large", 16, 50)];
     assert_eq!(reserved(&both, &pods(7)), 2);
-    // The only controller serves others for half of the time, also if more than one request waits for it.
+    // The only controller serves others for half of the time, also if more than one request waits
+    // for it.
     for (minutes, expected) in [(50, 1), (DAY - 10, 1), (DAY, 0), (2 * DAY, 1), (4 * DAY, 0)] {
         for count in [1, 5] {
             assert_eq!(
@@ -151,8 +153,9 @@ fn the_earliest_gang_gets_as_many_controllers_as_it_needs() {
     }
 }
 
-/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a job of 1 IPU that
-/// never ends. The others begin full of jobs of 8 IPUs, and more of them wait all the time. Each ends within an hour.
+/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a
+/// job of 1 IPU that never ends. The others begin full of jobs of 8 IPUs, and more of them wait all
+/// the time. Each ends within an hour.
 fn hours_until_served(controllers: usize, endless: usize) -> i64 {
     let large = one("large", 64, 0);
     // The controller of each job of 8 IPUs, and the minute of its end.

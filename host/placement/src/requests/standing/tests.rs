@@ -8,7 +8,8 @@ use crate::decision::PlacementDecision;
 use crate::requests::Ended;
 use crate::requests::tests::{ask, partition, wait};
 
-/// Decides on all undecided requests with this answer. Returns the name of each, and whether a reconcile follows.
+/// Decides on all undecided requests with this answer. Returns the name of each, and whether a
+/// reconcile follows.
 fn decide(requests: &mut PlacementQueue, answer: &PlacementDecision) -> Vec<(String, bool)> {
     let mut decided = Vec::new();
     while let Some(turn) = requests.next_turn() {

@@ -1,4 +1,5 @@
-//! The status of a policy by the rules of kstatus (sigs.k8s.io/cli-utils), which Argo CD, Flux and kpt wait with.
+//! The status of a policy by the rules of kstatus (sigs.k8s.io/cli-utils), which Argo CD, Flux and
+//! kpt wait with.
 
 use super::*;
 
@@ -37,7 +38,8 @@ fn computed(object: &Value) -> Computed {
     }
 }
 
-/// What kstatus computes after a change of the cluster, before and after the operator has observed it.
+/// What kstatus computes after a change of the cluster, before and after the operator has observed
+/// it.
 fn after(cluster: &mut Cluster, change: impl FnOnce(&mut Cluster)) -> (PolicyPhase, Computed) {
     change(cluster);
     let (phase, _) = cluster.reconcile();

@@ -1,4 +1,5 @@
-//! Modules of ConfigMaps that must be signed: signed, unsigned, from the cache, and after their key was removed.
+//! Modules of ConfigMaps that must be signed: signed, unsigned, from the cache, and after their key
+//! was removed.
 
 use ipu_text::explain;
 use k8s_openapi::ByteString;

@@ -9,8 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-/// Timeout of the work of one access. A network volume whose server is away never answers, and who waits for it has only
-/// some seconds for the registry as well. A write that takes longer goes on.
+/// Timeout of the work of one access. A network volume whose server is away never answers, and who
+/// waits for it has only some seconds for the registry as well. A write that takes longer goes on.
 const WORK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Timeout of the wait for earlier accesses to a volume that answers.
@@ -40,7 +40,8 @@ impl Default for VolumeAccess {
 }
 
 impl VolumeAccess {
-    /// Does blocking work on the volume. If the work of an earlier access hangs, this fails at once.
+    /// Does blocking work on the volume. If the work of an earlier access hangs, this fails at
+    /// once.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -56,7 +57,8 @@ impl VolumeAccess {
         ended.map_err(io::Error::other)?
     }
 
-    /// Waits for a turn. The wait says nothing about the volume: only the age of the present turn shows that it hangs.
+    /// Waits for a turn. The wait says nothing about the volume: only the age of the present turn
+    /// shows that it hangs.
     async fn next_turn(&self) -> io::Result<Turn> {
         if self.is_stuck() {
             return Err(no_answer());

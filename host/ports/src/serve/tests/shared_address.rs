@@ -1,4 +1,5 @@
-//! Clients behind one address, of which one shows a certificate and the others never finish a handshake.
+//! Clients behind one address, of which one shows a certificate and the others never finish a
+//! handshake.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer,

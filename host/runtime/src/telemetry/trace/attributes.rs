@@ -4,8 +4,8 @@ use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 
-/// Variables that the chart fills in by the downward API, and the attributes that they become. The operator of
-/// OpenTelemetry uses the same names.
+/// Variables that the chart fills in by the downward API, and the attributes that they become. The
+/// operator of OpenTelemetry uses the same names.
 const OF_POD: [(&str, &str); 6] = [
     ("OTEL_RESOURCE_ATTRIBUTES_POD_NAME", "k8s.pod.name"),
     ("OTEL_RESOURCE_ATTRIBUTES_POD_UID", "k8s.pod.uid"),

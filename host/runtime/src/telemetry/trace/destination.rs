@@ -1,4 +1,5 @@
-//! The collector of the traces: from the options of the command line, or from the standard variables of OpenTelemetry.
+//! The collector of the traces: from the options of the command line, or from the standard
+//! variables of OpenTelemetry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub struct TraceOptions<'a> {
     /// Address of the collector. `None` or empty: the variables decide.
     pub endpoint: Option<&'a str>,
-    /// Folder with `ca.crt`, and `tls.crt` and `tls.key` if the collector requires a client certificate.
+    /// Folder with `ca.crt`, and `tls.crt` and `tls.key` if the collector requires a client
+    /// certificate.
     pub tls_dir: Option<&'a Path>,
 }
 

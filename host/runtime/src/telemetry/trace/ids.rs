@@ -13,7 +13,8 @@ pub(super) struct JobTrace {
 }
 
 impl JobTrace {
-    /// The trace of the job with this UID, if it is valid: 32 hexadecimal digits without the dashes.
+    /// The trace of the job with this UID, if it is valid: 32 hexadecimal digits without the
+    /// dashes.
     pub(super) fn of(uid: &str) -> Option<Self> {
         let digits = uid.replace('-', "");
         if digits.len() != 32 {
@@ -39,7 +40,8 @@ impl JobTrace {
 }
 
 thread_local! {
-    /// The trace of the root span in creation. The library calls its id generator meanwhile, on the same thread.
+    /// The trace of the root span in creation. The library calls its id generator meanwhile, on the
+    /// same thread.
     static ROOT: Cell<Option<JobTrace>> = const { Cell::new(None) };
 }
 

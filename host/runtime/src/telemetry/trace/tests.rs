@@ -1,4 +1,5 @@
-//! A collector in this process that receives OTLP over gRPC, and the spans of both processes about one job.
+//! A collector in this process that receives OTLP over gRPC, and the spans of both processes about
+//! one job.
 
 mod secured;
 

@@ -1,4 +1,5 @@
-//! The metrics of work queues under the names of Kubernetes' Go libraries, which dashboards of other controllers show.
+//! The metrics of work queues under the names of Kubernetes' Go libraries, which dashboards of
+//! other controllers show.
 
 use std::time::Duration;
 

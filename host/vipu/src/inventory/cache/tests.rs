@@ -16,7 +16,8 @@ const SLOW: Duration = Duration::from_secs(3);
 /// Timers are up to so much late.
 const RESOLUTION: Duration = Duration::from_millis(2);
 
-/// A controller whose reads are counted. The number of used IPUs in an answer is the number of its read.
+/// A controller whose reads are counted. The number of used IPUs in an answer is the number of its
+/// read.
 #[derive(Default)]
 struct Controller {
     cache: Arc<ControllerCache>,

@@ -1,5 +1,5 @@
-//! Thousands of requests that wait on hundreds of V-IPU controllers, on a real API server and etcd: what a small partition a
-//! second costs beside them, and how fast released IPUs are assigned.
+//! Thousands of requests that wait on hundreds of V-IPU controllers, on a real API server and etcd:
+//! what a small partition a second costs beside them, and how fast released IPUs are assigned.
 
 mod figures;
 mod followed;
@@ -49,7 +49,8 @@ const SETTLED: f64 = 100_000.0;
 /// The size of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// V-IPU controllers. All but the last one have too few free IPUs for every waiting request, or free IPUs in pieces.
+    /// V-IPU controllers. All but the last one have too few free IPUs for every waiting request, or
+    /// free IPUs in pieces.
     pub controllers: usize,
     /// Waiting requests.
     pub requests: usize,
@@ -119,8 +120,8 @@ impl Proxy {
         })
     }
 
-    /// Creates this number of small partitions, one a second, and deletes each once it is ready. Returns the times until
-    /// they were ready.
+    /// Creates this number of small partitions, one a second, and deletes each once it is ready.
+    /// Returns the times until they were ready.
     async fn small(&self, name: &str, count: usize) -> Result<Vec<Duration>, LoadError> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,7 +153,8 @@ impl Proxy {
         Ok(took)
     }
 
-    /// Waits until the proxy writes little: each controller has its object, and each waiting request its reason.
+    /// Waits until the proxy writes little: each controller has its object, and each waiting
+    /// request its reason.
     async fn once_settled(&self) -> Result<(), LoadError> {
         let mut ticks = interval(SETTLING);
         ticks.tick().await;
@@ -168,8 +170,9 @@ impl Proxy {
         Ok(())
     }
 
-    /// Deletes partitions of the last controller, one after the other, while small partitions come and go. Returns the times
-    /// from the end of each removal to the next request of a partition there.
+    /// Deletes partitions of the last controller, one after the other, while small partitions come
+    /// and go. Returns the times from the end of each removal to the next request of a partition
+    /// there.
     async fn releases(&self, last: usize, count: usize) -> Result<Vec<Duration>, LoadError> {
         let simulator = &self.simulators[last];
         let name = simulator.controller(&label(last)).name;
@@ -221,8 +224,8 @@ async fn more_nodes(proxy: &Proxy, size: Size) -> Result<(), LoadError> {
         .map_err(api("make a node"))
 }
 
-/// Another user takes all IPUs of a controller but for `free` ones, of which no two are neighbours: they hold no partition
-/// of two.
+/// Another user takes all IPUs of a controller but for `free` ones, of which no two are neighbours:
+/// they hold no partition of two.
 fn fragment(simulator: &Simulator, free: u32) -> Result<(), LoadError> {
     let id = |number: u32| format!("of-another-user-{number}");
     simulator

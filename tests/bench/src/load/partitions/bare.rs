@@ -13,8 +13,8 @@ use super::super::{Consumption, Load, LoadError};
 use super::proxy::api_server;
 use super::{CONTROLLERS, IPUS, Recorded, ipus_for};
 
-/// Writes and updates the same number of objects as the proxy, and makes the same calls. Returns the fastest run and
-/// its concurrency.
+/// Writes and updates the same number of objects as the proxy, and makes the same calls. Returns
+/// the fastest run and its concurrency.
 pub async fn bare_partitions(like: &Recorded) -> Result<(usize, Load), LoadError> {
     let count = like.load.count;
     let (plane, client) = api_server().await?;

@@ -1,4 +1,5 @@
-//! Duration of a decision on a partition, and of an answer to `/query`, over few and many controllers.
+//! Duration of a decision on a partition, and of an answer to `/query`, over few and many
+//! controllers.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

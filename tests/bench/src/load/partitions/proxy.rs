@@ -53,7 +53,8 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy with this number of controllers, with this number of IPUs each. It is ready to create partitions.
+    /// Starts a proxy with this number of controllers, with this number of IPUs each. It is ready
+    /// to create partitions.
     pub(super) async fn start(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         Self::start_on(api_server().await?, controllers, ipus).await
     }
@@ -95,8 +96,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Creates an IPUJob for each of these numbers, and returns the partition that each requests. No controller
-    /// reconciles the jobs: the proxy only reads them.
+    /// Creates an IPUJob for each of these numbers, and returns the partition that each requests.
+    /// No controller reconciles the jobs: the proxy only reads them.
     pub(super) async fn of_jobs(&self, numbers: Range<usize>) -> Result<Vec<Value>, LoadError> {
         let jobs = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         let name = |number: usize| format!("owner-{number}");
@@ -132,8 +133,8 @@ impl Proxy {
         consumption(&self.programs, NAME)
     }
 
-    /// Its median usage in the next three minutes. In this time, the API server closes idle connections, after 90 s,
-    /// and there may be two sweeps.
+    /// Its median usage in the next three minutes. In this time, the API server closes idle
+    /// connections, after 90 s, and there may be two sweeps.
     pub(super) async fn idle_consumption(&self) -> Result<Consumption, LoadError> {
         let begun = Instant::now();
         let mut seen = Vec::new();
@@ -269,7 +270,8 @@ pub(super) async fn api_server() -> Result<(ControlPlane, Client), LoadError> {
     Ok((plane, client))
 }
 
-/// The release's namespace and the admin's list of controllers: the only parts of the chart that the proxy needs.
+/// The release's namespace and the admin's list of controllers: the only parts of the chart that
+/// the proxy needs.
 async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadError> {
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -297,7 +299,8 @@ async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadEr
     made.map(drop).map_err(api("list the controllers"))
 }
 
-/// The number of partitions that a sweep found on controllers, and its duration, if a line of the log reports one.
+/// The number of partitions that a sweep found on controllers, and its duration, if a line of the
+/// log reports one.
 fn swept(line: &[u8]) -> Option<(usize, Duration)> {
     let line: Value = serde_json::from_slice(line).ok()?;
     if line["message"] != "swept" {

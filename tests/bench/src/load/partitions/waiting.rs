@@ -1,5 +1,5 @@
-//! Duration of a decision on one of many waiting requests, and of a round over all of them: the queue and the native
-//! serial walk.
+//! Duration of a decision on one of many waiting requests, and of a round over all of them: the
+//! queue and the native serial walk.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! Every tool that is built from a Go module: its programs, and the variables that its version is set in.
+//! Every tool that is built from a Go module: its programs, and the variables that its version is
+//! set in.
 
 use std::path::PathBuf;
 
@@ -9,15 +10,16 @@ use crate::settings::Settings;
 pub struct GoTool {
     /// Start of the name of its folder in the cache.
     pub name: &'static str,
-    /// Folder in `tests/tools` with its `go.mod` (see [`GoTool::pins`]). Tools that share a folder have the same versions
-    /// of all libraries, so that Go compiles each library once for all of them.
+    /// Folder in `tests/tools` with its `go.mod` (see [`GoTool::pins`]). Tools that share a folder
+    /// have the same versions of all libraries, so that Go compiles each library once for all of
+    /// them.
     pub pins: &'static str,
     /// The module that determines the version.
     pub module: &'static str,
     /// Its programs.
     pub programs: &'static [Program],
-    /// String variables that are set at link time. `VERSION` is the version, `MINOR` its second number, and `CLIENT`
-    /// that of the Kubernetes client in the module.
+    /// String variables that are set at link time. `VERSION` is the version, `MINOR` its second
+    /// number, and `CLIENT` that of the Kubernetes client in the module.
     pub variables: &'static [(&'static str, &'static str)],
 }
 
@@ -34,8 +36,8 @@ const fn program(name: &'static str, package: &'static str) -> Program {
     Program { name, package }
 }
 
-/// The kubelet of the oldest version that may run below an API server of the default version. Kubernetes allows kubelets
-/// three minor versions older than the API server.
+/// The kubelet of the oldest version that may run below an API server of the default version.
+/// Kubernetes allows kubelets three minor versions older than the API server.
 pub const OLDEST_KUBELET: &str = "kubelet-1.34";
 
 /// The variables with the version of a program of Kubernetes.
@@ -141,8 +143,8 @@ pub const TOOLS: [GoTool; 20] = [
         pins: "cluster",
         module: "helm.sh/helm/v3",
         programs: &[program("helm", "helm.sh/helm/v3/cmd/helm")],
-        // The last four are those of Helm's own Makefile. Without them, Helm assumes Kubernetes 1.20 unless it connects
-        // to a cluster.
+        // The last four are those of Helm's own Makefile. Without them, Helm assumes Kubernetes
+        // 1.20 unless it connects to a cluster.
         variables: &[
             ("helm.sh/helm/v3/internal/version.version", "vVERSION"),
             ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", "1"),
@@ -273,11 +275,12 @@ pub const TOOLS: [GoTool; 20] = [
 /// Names of the tools of a cluster with the operator. The others are for tests.
 pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
 
-/// Names of the tools that give Pods a second interface. Nodes have them only in the trial that installs them.
+/// Names of the tools that give Pods a second interface. Nodes have them only in the trial that
+/// installs them.
 pub const OF_NETWORKS: [&str; 3] = ["multus", "whereabouts", "macvlan"];
 
-/// Names of the tools that only a few checks of a release use, and of other operators in benchmarks. They are built
-/// when they are used.
+/// Names of the tools that only a few checks of a release use, and of other operators in
+/// benchmarks. They are built when they are used.
 const OF_FEW: [&str; 4] = [
     OLDEST_KUBELET,
     "cert-manager",

@@ -90,7 +90,8 @@ fn written(observed: &Observed) -> Option<VIPUControllerStatus> {
     ))
 }
 
-/// The plan for controllers and the objects with their names, where another release is in the namespace `other`.
+/// The plan for controllers and the objects with their names, where another release is in the
+/// namespace `other`.
 fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
     let objects = objects.iter().cloned();
     let objects = objects.map(|(name, object)| (name.to_owned(), object));

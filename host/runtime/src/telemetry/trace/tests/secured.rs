@@ -1,4 +1,5 @@
-//! A collector that demands TLS and a client certificate, and processes that learn about it from the standard variables.
+//! A collector that demands TLS and a client certificate, and processes that learn about it from
+//! the standard variables.
 
 use std::fs;
 use std::path::Path;
@@ -62,7 +63,8 @@ async fn run_alone(variables: &[(&str, String)]) {
     assert!(alone.status().await.unwrap().success());
 }
 
-/// Alone, this process has the variables of the test below. Among the other tests it has none, and sends nothing.
+/// Alone, this process has the variables of the test below. Among the other tests it has none, and
+/// sends nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_go_where_the_variables_say() {
     let variable = |name: &str| env::var(name).ok();

@@ -1,4 +1,5 @@
-//! The figures of waiting requests: bytes into etcd, refused calls, and times from a release to an assignment.
+//! The figures of waiting requests: bytes into etcd, refused calls, and times from a release to an
+//! assignment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

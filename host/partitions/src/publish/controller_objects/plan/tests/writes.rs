@@ -11,8 +11,8 @@ fn a_status_without_changes_is_not_written_again() {
     assert_eq!(plan.actions, []);
 }
 
-/// As in `docs/vipucontrollers.md`: 256 controllers with continuous changes cost two writes a second, and the figures of
-/// each are at most 130 seconds old.
+/// As in `docs/vipucontrollers.md`: 256 controllers with continuous changes cost two writes a
+/// second, and the figures of each are at most 130 seconds old.
 #[test]
 fn the_figures_of_256_controllers_are_written_twice_a_second() {
     let address = |index: usize| format!("pod{index}:8090");
