@@ -156,7 +156,8 @@ async fn come_back_once_removed(fixture: &JobFixture) {
     .await;
 }
 
-/// Deletes an object of a job. Returns the API in which it is created again.
+/// Deletes an object of a job once it exists: the operator creates Pods and rights at the same
+/// time. Returns the API in which it is created again.
 async fn remove<K>(fixture: &JobFixture, name: &str) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -165,6 +166,10 @@ where
         + DeserializeOwned,
 {
     let objects: Api<K> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
+    eventually(&format!("{name} exists"), async || {
+        objects.get_opt(name).await.unwrap()
+    })
+    .await;
     objects
         .delete(name, &DeleteParams::default())
         .await

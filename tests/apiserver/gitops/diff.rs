@@ -75,13 +75,17 @@ pub(super) fn identity(object: &Value) -> String {
     format!("{kind} {namespace}/{name}")
 }
 
-/// Removes fields that every write changes.
+/// Removes fields that every write changes, and the status: neither Argo CD nor Flux compares it,
+/// and the API server writes that of a FlowSchema whenever it likes.
 pub(super) fn without_versions(object: &Value) -> Value {
     let mut object = object.clone();
     let metadata = object["metadata"].as_object_mut();
     let metadata: &mut Map<String, Value> = metadata.unwrap();
     for field in ["managedFields", "resourceVersion"] {
         metadata.remove(field);
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
     }
     object
 }
