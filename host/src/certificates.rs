@@ -1,11 +1,11 @@
 //! The process that issues and renews the certificates of a release, and registers the CA of its
 //! webhooks.
 //!
-//! It alone may write the Secrets of certificates and change the webhook configurations: whoever
-//! may do that can read and change every object of the cluster. Therefore it has no port, calls no
-//! guest, and reads no object of a user. One replica without a Lease is sufficient: a certificate
-//! is valid for a year, and this process renews it 30 days before its end. Meanwhile servers need
-//! only the Secrets.
+//! It alone may write the Secrets of certificates and change the webhook configurations. With these
+//! rights, a process can read and change every object of the cluster. Therefore it has no port,
+//! calls no guest, and reads no object of a user. One replica without a Lease is sufficient: a
+//! certificate is valid for a year, and this process renews it 30 days before its end. Meanwhile
+//! servers need only the Secrets.
 
 use std::time::{Duration, Instant};
 

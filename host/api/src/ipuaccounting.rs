@@ -1,5 +1,5 @@
-//! IPUAccounting: where the IPU-seconds of one V-IPU controller went. It is an object of its own,
-//! because it is large and changes seldom.
+//! IPUAccounting: where the IPU-seconds of one V-IPU controller went. It is no part of
+//! the VIPUController, because that is watched and changes often, and this is large.
 
 use kube::CustomResource;
 use schemars::JsonSchema;

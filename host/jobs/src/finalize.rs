@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::labels;
+use ipu_text::listed;
 use jiff::Timestamp;
 
 use super::facts::projection::{ObservedPartition, ObservedPod};
@@ -73,7 +74,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
             "WaitingForPods",
             format!(
                 "deleting: waiting for Pods to end: {}",
-                named(remaining, ", ")
+                listed(remaining.iter(), NAMED_MAX, ", ")
             ),
         ),
         Deleting::Partitions { remaining, .. } => (
@@ -81,7 +82,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
             format!(
                 "deleting: {}; where a V-IPU controller never comes back, annotate the \
                  IPUPartition with {}=true",
-                named(remaining, "; "),
+                listed(remaining.iter(), NAMED_MAX, "; "),
                 labels::FORCE_ANNOTATION
             ),
         ),
@@ -99,20 +100,6 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
 /// Maximum number of objects that the message names. A job can have hundreds, and each of their
 /// ends changes the message.
 const NAMED_MAX: usize = 8;
-
-/// Joins the descriptions of the first objects, and counts the others.
-fn named(remaining: &[String], separator: &str) -> String {
-    match remaining.split_at_checked(NAMED_MAX) {
-        Some((first, others)) if !others.is_empty() => {
-            format!(
-                "{}{separator}and {} more",
-                first.join(separator),
-                others.len()
-            )
-        }
-        _ => remaining.join(separator),
-    }
-}
 
 fn describe_pod(pod: &ObservedPod) -> String {
     let name = pod.object.name();

@@ -127,7 +127,7 @@ pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Answers the check of a job with reserved quota, which needs a partition for each of so many
+/// Answers the check of a job with reserved quota, which needs a partition for each of `count`
 /// instances, or Pods. Also returns the delay after which the answer may change by itself.
 pub fn answer(
     (what, count): (&str, u32),

@@ -187,8 +187,8 @@ fn are_full(views: &[ControllerView]) -> bool {
     views.iter().all(|view| view.largest_free == 0)
 }
 
-/// A request that is created at `now`, after all others of the queue, with so many partitions in
-/// its gang.
+/// A request that is created at `now`, after all others of the queue, with a gang of this
+/// number of partitions.
 pub fn new_request(
     ipus: u32,
     gang: u32,

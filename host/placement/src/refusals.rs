@@ -108,8 +108,8 @@ impl Refusals {
         known.sizes.insert(ipus, refusal);
     }
 
-    /// Notes that this controller has created a partition of so many IPUs. Returns whether it had
-    /// refused such a size.
+    /// Notes that this controller has created a partition of this size. Returns whether it had
+    /// refused it.
     pub fn created(&mut self, controller: &str, ipus: u32) -> bool {
         let Some(known) = self.controllers.get_mut(controller) else {
             return false;
@@ -124,8 +124,8 @@ impl Refusals {
         self.controllers.remove(controller);
     }
 
-    /// Notes that this controller lists partitions with so many IPUs. With fewer than before, IPUs
-    /// were released.
+    /// Notes that this controller lists partitions with this number of IPUs. With fewer than
+    /// before, IPUs were released.
     pub fn listed(&mut self, controller: &str, ipus: u32) {
         let Some(known) = self.controllers.get_mut(controller) else {
             return;
@@ -137,7 +137,7 @@ impl Refusals {
         }
     }
 
-    /// Notes that a request of so many IPUs is sent to this controller. No other one of its size
+    /// Notes that a request of this size is sent to this controller. No other one of its size
     /// follows before its result.
     pub fn tried(&mut self, controller: &str, ipus: u32, now: Timestamp) {
         let known = self.controllers.get_mut(controller);
@@ -270,8 +270,8 @@ pub(crate) fn likely_cause(view: &ControllerView) -> String {
     format!("{free} of its {total} IPUs are free, perhaps not together")
 }
 
-/// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does
-/// not know.
+/// The reasons of a guest about a partition of this size, with the refusals that the guest does not
+/// know.
 pub fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],

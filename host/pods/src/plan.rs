@@ -221,12 +221,7 @@ fn lost(pod: &NativePod, why: &str) -> Plan {
 }
 
 fn listed(reasons: &[String]) -> String {
-    let first = reasons.iter().take(LISTED).map(String::as_str);
-    let text = first.collect::<Vec<_>>().join("; ");
-    match reasons.len().checked_sub(LISTED) {
-        None | Some(0) => text,
-        Some(more) => format!("{text}; and {more} more"),
-    }
+    ipu_text::listed(reasons.iter(), LISTED, "; ")
 }
 
 #[cfg(test)]

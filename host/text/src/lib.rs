@@ -8,6 +8,7 @@
 //! - [`sanitize`] limits the length of text from outside and replaces characters that control a
 //!   terminal. [`sanitize_lines`] keeps the lines of the text, and [`is_plain`] returns whether a
 //!   character stays as it is.
+//! - [`listed`] joins the first of many texts, and counts the others.
 //! - [`redaction::Values`] removes the values of environment variables from objects and from text
 //!   about them.
 //!
@@ -16,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod explain;
+mod listed;
 pub mod redaction;
 mod sanitize;
 
 pub use explain::explain;
+pub use listed::listed;
 pub use sanitize::{is_plain, sanitize, sanitize_lines};

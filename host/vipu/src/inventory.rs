@@ -130,7 +130,7 @@ impl Inventories {
         cache.state().add_taken(Uid::of(id), ipus);
     }
 
-    /// Counts a partition of so many IPUs on this controller until the result is dropped: the
+    /// Counts a partition of this size on this controller until the result is dropped: the
     /// request is under way, and the controller lists the partition at some time before it answers.
     pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
         let (cache, id) = (self.cache_of(controller), Uid::of(id));

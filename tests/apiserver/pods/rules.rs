@@ -24,21 +24,32 @@ async fn refusal(pods: &Api<Pod>, pod: &Pod) -> String {
     created.unwrap_err().to_string()
 }
 
-/// Waits until the policy of this label refuses the Pod. The API server follows each new policy
-/// with a short delay of its own.
-async fn once_label_refused(native: &Native, pod: &Pod, label: &str) {
+/// Waits until the API server refuses the Pod in this way. It follows each new policy with a short
+/// delay of its own.
+async fn once_refused(
+    native: &Native,
+    pod: &Pod,
+    what: &str,
+    is_refusal: impl Fn(&kube::Error) -> bool,
+) {
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    let refusal = format!("only the operator creates Pods with {label}");
-    eventually(&refusal, async || {
+    eventually(what, async || {
         let created = native.pods().create(&dry_run, pod).await;
-        Seen::when(created.err().map(|error| error.to_string()), |error| {
-            error.as_ref().is_some_and(|error| error.contains(&refusal))
+        Seen::when(created.err(), |error| {
+            error.as_ref().is_some_and(&is_refusal)
         })
     })
     .await;
+}
+
+/// Waits until the policy of this label refuses the Pod.
+async fn once_label_refused(native: &Native, pod: &Pod, label: &str) {
+    let words = format!("only the operator creates Pods with {label}");
+    let is_refusal = |error: &kube::Error| error.to_string().contains(&words);
+    once_refused(native, pod, &words, is_refusal).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,22 +147,13 @@ async fn refuse_images(native: &Native, prefix: &str) {
 }
 
 /// Waits until no Pod can be created with this image.
-async fn once_refused(native: &Native, image: &str) {
+async fn once_image_refused(native: &Native, image: &str) {
     let mut refused = json!(pod("refused", &json!({"graphcore.ai/ipu": "4"})));
     refused["spec"]["containers"][0]["image"] = json!(image);
     let refused: Pod = serde_json::from_value(refused).unwrap();
-    eventually("the image is refused", async || {
-        let dry_run = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let asked = native.pods().create(&dry_run, &refused).await;
-        Seen::when(
-            asked.err(),
-            |error| matches!(error, Some(kube::Error::Api(status)) if status.code == 422),
-        )
-    })
-    .await;
+    let is_refusal =
+        |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 422);
+    once_refused(native, &refused, "the image is refused", is_refusal).await;
 }
 
 /// The user changes the image of a Pod.
@@ -168,7 +170,7 @@ async fn set_image(native: &Native, name: &str, image: &str) -> kube::Result<Pod
 async fn a_new_image_is_reviewed_and_nothing_else_of_a_pod_with_ipus_depends_on_the_operator() {
     let mut native = Native::start(&[4]).await;
     refuse_images(&native, "evil").await;
-    once_refused(&native, "evil:1").await;
+    once_image_refused(&native, "evil:1").await;
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
     request(&native.pods(), "gated", "4").await.unwrap();

@@ -23,7 +23,7 @@ pub const WORKER_VARIABLES: [&str; 7] = [
 const MOUNTS_MAX: usize = 64;
 
 /// Maximum number of variables that are checked, of the template and of the launcher each.
-const VARIABLES_MAX: usize = 256;
+pub(super) const VARIABLES_MAX: usize = 256;
 
 /// The variables that a launcher lacks.
 pub struct WorkerVariables<'a>(BTreeSet<&'a str>);

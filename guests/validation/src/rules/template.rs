@@ -7,7 +7,7 @@ use super::fields::{at, broken, has_launcher};
 use super::{Sizing, Verdict};
 
 /// Most containers that are looked at one by one.
-const CONTAINERS_MAX: usize = 64;
+pub(super) const CONTAINERS_MAX: usize = 64;
 
 /// Checks `workers.template`, `workers.strategy` and `workers.failurePolicy`.
 pub(super) fn check(spec: &Value, sizing: Option<Sizing>, verdict: &mut Verdict) {

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use super::Verdict;
 use super::fields::{at, text};
+use super::mounts::VARIABLES_MAX;
+use super::template::CONTAINERS_MAX;
 
 /// The variables that name the partition. A template that was copied from a running Pod has those
 /// of another job.
@@ -13,10 +15,6 @@ const OF_PARTITION: [&str; 3] = [
     "IPUOF_VIPU_API_PARTITION_ID",
     "IPUOF_VIPU_API_PORT",
 ];
-
-/// Maximum number of containers that are checked, and of variables in each.
-const CONTAINERS_MAX: usize = 64;
-const VARIABLES_MAX: usize = 256;
 
 /// Warns of the first such variable in each list. The user's variables take precedence, so the
 /// program would use a partition of somebody else, or one that is gone.

@@ -345,8 +345,8 @@ fn what_a_v_ipu_controller_does_by_itself_is_a_reset_while_no_pod_is_ready() {
     assert_eq!(all.total(), 3 * 60 + 30);
 }
 
-/// The proxy: the V-IPU controller has reset the partition so many times. The status of the job
-/// reports it.
+/// The proxy: the V-IPU controller has reset the partition this number of times. The status
+/// of the job reports it.
 fn has_reset(world: &mut World, count: u32) {
     let auto_resets = Some(AutoResets {
         count,

@@ -18,7 +18,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Continues the stored account of a controller that had so many IPUs.
+    /// Continues the stored account of a controller that had `capacity` IPUs.
     pub fn resume(&mut self, controller: &str, status: &Accounting, capacity: u32) {
         let account = Account::resume(status, capacity);
         self.controllers.insert(controller.to_owned(), account);

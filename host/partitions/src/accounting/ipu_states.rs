@@ -77,7 +77,7 @@ impl IpuState {
 
 impl IpuStates {
     /// The states of `capacity` IPUs. Partitions count first, in the order of their states, then
-    /// those of others, as far as the controller has so many IPUs. The rest is free.
+    /// those of others, as far as the controller has enough IPUs. The rest is free.
     pub(super) fn of(observed: &ControllerUse, capacity: u32) -> Self {
         if observed.total.is_none() {
             return Self::all(IpuState::Unhealthy, capacity);

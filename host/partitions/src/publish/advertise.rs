@@ -83,16 +83,6 @@ async fn round(client: &Client, known: &Known) -> Vec<AdvertiseError> {
     }
 }
 
-/// The first failures, and the number of the others.
-fn listed(failures: &[AdvertiseError]) -> String {
-    let first = failures.iter().take(LISTED).map(|error| explain(error));
-    let text = first.collect::<Vec<_>>().join("; ");
-    match failures.len().checked_sub(LISTED) {
-        None | Some(0) => text,
-        Some(more) => format!("{text}; and {more} more"),
-    }
-}
-
 /// Brings one node up to date. Of a node that never reached a V-IPU controller nothing is read.
 async fn update(
     client: &Client,
@@ -146,6 +136,12 @@ async fn update(
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
         Err(source) => Err(AdvertiseError::Patch(name, source)),
     }
+}
+
+/// The first failures, and the number of the others.
+fn listed(failures: &[AdvertiseError]) -> String {
+    let failures = failures.iter().map(|error| explain(error));
+    ipu_text::listed(failures, LISTED, "; ")
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) fn first_ipu(ipus: &[proto::PartitionIpu]) -> Option<u32> {
     is_block.then_some(first)
 }
 
-/// Returns the free blocks among so many IPUs. `used` are the partitions: the place of the first
+/// Returns the free blocks among `total` IPUs. `used` are the partitions: the place of the first
 /// IPU, and the number of IPUs. `None`: the list of partitions contradicts itself or the number of
 /// IPUs, or IPUs are missing in that number. While an agent is away, for example, nobody knows
 /// which IPUs are not counted.

@@ -15,8 +15,8 @@ use serde_json::json;
 use super::{FAILURES_MAX, ManagingRelease, marks};
 use crate::leader::Context;
 
-/// For so long a written account is not written again. A leader that is killed leaves that much
-/// time unknown.
+/// Minimum time between two writes of an account. A leader that is killed leaves as much time
+/// unknown.
 const AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Most accounts that one pass writes, so that the statuses of the controllers do not wait for all

@@ -12,7 +12,7 @@ use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Within that time, so many statuses are written in which only figures change. With more
+/// Statuses in which only figures change that are written within that time. With more
 /// controllers, their figures are older: those of 256 controllers that change all the time are
 /// written every 128 seconds.
 pub(super) const FIGURES_MAX: usize = 20;

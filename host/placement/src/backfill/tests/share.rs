@@ -153,7 +153,7 @@ fn the_earliest_gang_gets_as_many_controllers_as_it_needs() {
     }
 }
 
-/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a
+/// The hours until a request for 64 IPUs is served by controllers of 64, of which `endless` have a
 /// job of 1 IPU that never ends. The others begin full of jobs of 8 IPUs, and more of them wait all
 /// the time. Each ends within an hour.
 fn hours_until_served(controllers: usize, endless: usize) -> i64 {
