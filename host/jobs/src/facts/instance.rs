@@ -99,6 +99,19 @@ impl Instance {
         })
     }
 
+    /// Whether all its Pods restart together, on a partition that was reset.
+    pub fn must_restart(&self) -> bool {
+        let has_lost = self.used && self.has_lost_pod();
+        has_lost || self.holds_up_its_reset()
+    }
+
+    /// Whether its Pods hold up the reset that the missing ones wait for. A leader requests a reset
+    /// when it sees no Pod: one that it did not see, or that another leader has created since, is
+    /// left.
+    fn holds_up_its_reset(&self) -> bool {
+        self.times.is_reset_pending && self.incomplete() && self.live()
+    }
+
     /// Whether a Pod is missing that may have used the partition. Then the other Pods restart with
     /// it.
     pub fn has_lost_pod(&self) -> bool {

@@ -56,6 +56,8 @@ pub struct PartitionTimes {
     pub is_resetting: bool,
     /// Since when its V-IPU controller has been doing that.
     pub reset_began: Option<Timestamp>,
+    /// Whether its owner has requested a reset that its status does not show as done.
+    pub is_reset_pending: bool,
 }
 
 /// A partition that exists on a controller.
@@ -178,6 +180,7 @@ pub fn times(partition: &IPUPartition) -> PartitionTimes {
         ready: partition_conditions::ready_since(status),
         is_resetting,
         reset_began,
+        is_reset_pending: reset_pending,
     }
 }
 

@@ -12,8 +12,9 @@ impl Plan {
     /// Requests the partition of an instance, then creates its Pods. An instance beyond the
     /// admission gets none.
     ///
-    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart
-    /// together after a reset. A partition is never reset under a live Pod.
+    /// If the partition is broken, if a Pod that may have used it is missing, or if a missing Pod
+    /// waits for its reset, all Pods restart together after a reset. A partition is never reset
+    /// under a live Pod.
     pub(super) fn reconcile_instance(
         &mut self,
         job: &ValidJob,
@@ -35,7 +36,7 @@ impl Plan {
             PartitionState::Broken(_) => return self.restart_instance(instance),
             // The proxy moves it when no Pod uses it any more.
             PartitionState::Draining(..) => return self.delete_all(instance),
-            _ if instance.used && instance.has_lost_pod() => {
+            _ if instance.must_restart() => {
                 // The launcher is deleted first: it may run although its status does not show that
                 // yet, and then the job has failed because of the worker that is lost now.
                 if !may_start(&facts.launcher.state) {

@@ -110,6 +110,26 @@ fn a_worker_that_was_deleted_before_it_had_a_node_leaves_a_partition_that_needs_
 }
 
 #[test]
+fn a_worker_does_not_hold_up_the_reset_that_the_other_one_waits_for() {
+    let job = pair();
+    let mut world = with_partition(&job);
+    world.settle(&job);
+    // An earlier leader saw no Pod, requested a reset, and deleted the first worker when it saw it.
+    world.observed.partitions[0].spec.reset_generation += 1;
+    world.lose("sample-worker-0");
+    world
+        .observed
+        .uncreated
+        .insert("sample-worker-0".to_owned());
+    world.settle(&job);
+    assert_eq!(world.pods(), [""; 0]);
+    world.reset_partitions();
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-worker-0", "sample-worker-1"]);
+    assert_eq!(world.resets, [""; 0], "one is enough");
+}
+
+#[test]
 fn what_another_process_knows_nothing_of_is_reset() {
     let job = pair();
     // Killed before the Pods: nothing proves that there were none.

@@ -23,10 +23,17 @@ const LATE_WATCH: FoundBy = FoundBy::Tests(Tests {
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a Pod that is lost is created again without a reset of its partition",
-        file: "host/jobs/src/plan/instance.rs",
-        text: "            _ if instance.used && instance.has_lost_pod() => {",
-        instead: "            _ if instance.used && instance.has_lost_pod() && instance.pinned => {",
+        file: "host/jobs/src/facts/instance.rs",
+        text: "        let has_lost = self.used && self.has_lost_pod();",
+        instead: "        let has_lost = self.used && self.has_lost_pod() && self.pinned;",
         found_by: BY_SIMULATION,
+    },
+    Mutation {
+        name: "a Pod holds up the reset that the missing ones wait for",
+        file: "host/jobs/src/facts/instance.rs",
+        text: "        has_lost || self.holds_up_its_reset()",
+        instead: "        has_lost || (self.pinned && self.holds_up_its_reset())",
+        found_by: JOB_TESTS,
     },
     Mutation {
         name: "a job that has finished keeps its partitions",
