@@ -40,20 +40,17 @@ use crate::extent::full_or;
 /// IPUs of the V-IPU controllers, in the order of the list.
 const SIZES: [u32; 3] = [64, 32, 32];
 
-/// One in this number of real jobs runs: 306 over 100 seconds in full, and otherwise 51 over 17
-/// seconds.
-const STEPS: [usize; 2] = [50, 300];
+/// One in how many real jobs runs, and the offered load in percent: 306 jobs over 95 seconds in
+/// full, and otherwise 118 over 12 seconds. There are so few IPUs for them that one in three waits,
+/// however fast the machine is.
+const EXTENTS: [(usize, u32); 2] = [(50, 70), (130, 200)];
 
-/// One in this number of real jobs runs before: 30 over 10 seconds.
-const STEP_BEFORE: usize = 500;
+/// The first job that runs before, one in how many does, and the offered load: 117 jobs over 8
+/// seconds, none of which runs again.
+const BEFORE: (usize, usize, u32) = (64, 130, 300);
 
 /// Durations in milliseconds.
 const DURATIONS: (u64, u64) = (2_000, 20_000);
-
-/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three
-/// wait. With more load, a hundred requests would wait at the same time and keep a slow machine
-/// busy.
-const LOAD: u32 = 70;
 
 /// Waiting time in seconds after which capacity is reserved.
 const BACKFILL_LIMIT: u64 = 30;
@@ -101,8 +98,9 @@ fn controllers(fixture: &Fixture) -> Vec<Controller> {
     controllers.collect()
 }
 
-/// A part of the real jobs, whose times are in milliseconds: from `first` on, one in `step`.
-fn part(controllers: &[Controller], first: usize, step: usize) -> Vec<Job> {
+/// A part of the real jobs, whose times are in milliseconds: from `first` on, one in `step`, at
+/// this offered load in percent.
+fn part(controllers: &[Controller], (first, step, load): (usize, usize, u32)) -> Vec<Job> {
     let file = checkout().join("tests/evaluation/msr-jobs.csv");
     let all = jobs::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
     let mut part: Vec<Job> = all.into_iter().skip(first).step_by(step).collect();
@@ -113,7 +111,7 @@ fn part(controllers: &[Controller], first: usize, step: usize) -> Vec<Job> {
         job.arrival -= begin;
         job.duration = job.duration.clamp(shortest, longest);
     }
-    jobs::at_load(&mut part, controllers, LOAD);
+    jobs::at_load(&mut part, controllers, load);
     part
 }
 
@@ -133,7 +131,7 @@ struct Delays {
 impl Delays {
     /// Runs other jobs.
     async fn measure(fixture: &Fixture, controllers: &[Controller]) -> Self {
-        let jobs = part(controllers, STEP_BEFORE / 2, STEP_BEFORE);
+        let jobs = part(controllers, BEFORE);
         let run = Run::of(fixture, &jobs, &Notify::new()).await;
         let delays = Self {
             overhead: overhead(&run.holds, &jobs, end(&jobs)),
@@ -279,8 +277,9 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     fixture.start_proxy().await;
     let _leader = policy::rollout_leader(&fixture).await;
     let controllers = controllers(&fixture);
-    let [full, otherwise] = STEPS;
-    let jobs = part(&controllers, 0, full_or(full, otherwise));
+    let [full, otherwise] = EXTENTS;
+    let (step, load) = full_or(full, otherwise);
+    let jobs = part(&controllers, (0, step, load));
     assert!(jobs.len() > 40, "{}", jobs.len());
     let delays = Delays::measure(&fixture, &controllers).await;
     let predicted = delays.predict(&jobs, &controllers, &module);
