@@ -50,7 +50,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         name: "an account is written with each pass",
         file: "host/partitions/src/publish/controller_objects/accounts.rs",
         text: "now.duration_since(at).abs() >= AGE))",
-        instead: "now.duration_since(at).abs() >= SignedDuration::ZERO))",
+        instead: "now.duration_since(at).abs() >= AGE.min(SignedDuration::ZERO)))",
         found_by: WRITE_TESTS,
     },
 ];
