@@ -44,14 +44,13 @@ const RELEASE: &[(&str, u64)] = &[
     ("APPLY roles", 1),
     ("DELETE ipupartitions", 1),
     ("DELETE pods", 2),
-    // The finalizer.
+    // The finalizer, when the partition is removed. No status reports a removal that nothing
+    // blocks.
     ("PATCH ipupartitions", 1),
     // The partition released, after its Pods were deleted.
     ("POST events", 1),
     // No worker is left.
     ("PUT ipujobs/status", 1),
-    // The partition is to be removed. It is removed.
-    ("PUT ipupartitions/status", 2),
 ];
 
 /// The writes of the user and the kubelet, and the summary of all partitions, which is written once

@@ -1,6 +1,6 @@
 //! Pure: removes the partitions of a deleted object from their controllers, then its finalizer.
 
-use ipu_api::ipupartition::{Attempt, IPUPartition, PartitionPhase};
+use ipu_api::ipupartition::{Attempt, IPUPartition};
 use ipu_api::labels;
 use jiff::Timestamp;
 
@@ -11,16 +11,13 @@ use crate::unsettled_attempts::{self, Blocker, Settlement};
 
 /// The next step for a deleted object.
 ///
-/// With forced release, only blocked attempts are abandoned: the others are removed first.
+/// The deletion timestamp records the removal before its call: it never goes, and its owner creates
+/// no more Pods for the partition. A status follows only if something blocks the removal. With
+/// forced release, only blocked attempts are abandoned: the others are removed first.
 pub fn next(partition: &IPUPartition, observations: &Observations, now: Timestamp) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let is_held = status.attempts.iter().any(Attempt::is_held);
-    if is_held && status.phase != PartitionPhase::Releasing {
-        let message = "the partition is being removed".to_owned();
-        return Step::Write(Box::new(status::releasing(&status, message, now)));
-    }
     let blockers = match unsettled_attempts::settle_attempts(partition, observations, false, now) {
-        Settlement::Do(step) => return *step,
+        Settlement::Do(step) => return without_last_outcome(*step),
         Settlement::Done(blockers) => blockers,
     };
     if blockers.is_empty() || is_forced(partition) {
@@ -40,6 +37,18 @@ pub fn next(partition: &IPUPartition, observations: &Observations, now: Timestam
     )
 }
 
+/// The outcome of the last attempt needs no status: the object goes with it. A reconcile that is
+/// killed in between reads the state of the partition again.
+fn without_last_outcome(step: Step) -> Step {
+    match step {
+        Step::Write(status) if !status.attempts.iter().any(Attempt::is_held) => {
+            let abandoned = Vec::new();
+            Step::RemoveFinalizer { abandoned }
+        }
+        step => step,
+    }
+}
+
 fn is_forced(partition: &IPUPartition) -> bool {
     partition
         .metadata
@@ -48,3 +57,6 @@ fn is_forced(partition: &IPUPartition) -> bool {
         .flatten()
         .any(|(key, value)| key == labels::FORCE_ANNOTATION && value == "true")
 }
+
+#[cfg(test)]
+mod tests;

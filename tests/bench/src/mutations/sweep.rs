@@ -1,4 +1,4 @@
-//! Mistakes in the sweep of the partition core.
+//! Mistakes in the sweep of the partition core, and in the removal of deleted objects.
 
 use super::{FoundBy, Mutation, SAME_LIST, Tests};
 
@@ -12,8 +12,15 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
 const ORPHANS: &str = "host/ledger/src/sweep/orphans.rs";
 const SWEEP: &str = "host/ledger/src/sweep.rs";
 
-/// Every mistake in the sweep that is tried.
+/// Every mistake in them that is tried, but the one in `core`.
 pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "the object is deleted after the outcome of one of several attempts",
+        file: "host/ledger/src/deleted.rs",
+        text: "Step::Write(status) if !status.attempts.iter().any(Attempt::is_held) => {",
+        instead: "Step::Write(status) if !status.attempts.is_empty() => {",
+        found_by: FoundBy::Both,
+    },
     Mutation {
         name: "the sweep has no grace period",
         file: ORPHANS,

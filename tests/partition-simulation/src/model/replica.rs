@@ -26,7 +26,7 @@ use crate::sim_reconcile::{EffectResult, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
-use crate::simulation::invariants::{ONE_USABLE, StatusWrite, demand};
+use crate::simulation::invariants::{ONE_USABLE, Release, StatusWrite, demand};
 
 /// The result of a step.
 pub(super) enum Outcome {
@@ -334,9 +334,13 @@ fn release(state: &mut State, key: Key, task: &Task) -> Outcome {
         .flat_map(|one| one.made.keys().cloned())
         .collect();
     let is_there = |id: &str| there.iter().any(|one| one == id);
-    state
-        .history()
-        .released(key, task.core.object(), false, is_there);
+    let release = Release {
+        object: task.core.object(),
+        abandoned: &[],
+        is_forced: false,
+        evidence: &task.evidence,
+    };
+    state.history().released(key, &release, is_there);
     state.changed(key, None);
     Outcome::Over
 }

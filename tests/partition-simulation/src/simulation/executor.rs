@@ -10,7 +10,7 @@ use super::api_server::{Stored, job_of};
 use super::controllers::{Call, Verb};
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Reply, Ticket};
-use super::invariants::StatusWrite;
+use super::invariants::{Release, StatusWrite};
 use super::world::World;
 use super::{sim_adapter, trace};
 
@@ -93,7 +93,7 @@ impl World {
                     object.metadata.finalizers = Some(all);
                 });
             }
-            Step::RemoveFinalizer { .. } => self.release(ticket, object),
+            Step::RemoveFinalizer { abandoned } => self.release(ticket, object, &abandoned),
             Step::Write(status) => {
                 self.cover(CoveragePoint::StatusWritten);
                 self.write_status(ticket, object, *status, Observation::Written);
@@ -264,11 +264,13 @@ impl World {
         }
     }
 
-    fn release(&mut self, ticket: Ticket, object: &IPUPartition) {
+    fn release(&mut self, ticket: Ticket, object: &IPUPartition, abandoned: &[Attempt]) {
         self.cover(CoveragePoint::FinalizerRemoved);
         let key = ticket.key;
         let is_at = self.api.get(key).map(|stored| stored.version);
-        let was = self.task(ticket).map(|task| task.core.version);
+        let task = self.task(ticket);
+        let was = task.as_ref().map(|task| task.core.version);
+        let evidence = task.map(|task| task.evidence.clone()).unwrap_or_default();
         let api_fault = self.api_fault();
         if api_fault != ApiFault::Before && is_at == was {
             let annotations = object.metadata.annotations.iter().flatten();
@@ -277,9 +279,14 @@ impl World {
                 .any(|(name, value)| name == labels::FORCE_ANNOTATION && value == "true");
             let controllers = &self.controllers;
             let is_there = |id: &str| controllers.iter().any(|one| one.made.contains_key(id));
-            self.history.released(key, object, is_forced, is_there);
-            let attempts = object.status.iter().flat_map(|status| &status.attempts);
-            if attempts.into_iter().any(Attempt::is_held) {
+            let release = Release {
+                object,
+                abandoned,
+                is_forced,
+                evidence: &evidence,
+            };
+            self.history.released(key, &release, is_there);
+            if !abandoned.is_empty() {
                 self.cover(CoveragePoint::Abandoned);
             }
         }

@@ -88,6 +88,15 @@ pub(crate) struct StatusWrite<'a> {
     pub evidence: &'a Evidence,
 }
 
+/// The removal of a finalizer, and its reason.
+pub(crate) struct Release<'a> {
+    pub object: &'a IPUPartition,
+    /// The attempts that forced release abandons.
+    pub abandoned: &'a [Attempt],
+    pub is_forced: bool,
+    pub evidence: &'a Evidence,
+}
+
 /// Ends the run unless the condition of this rule holds.
 pub(crate) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
     assert!(holds, "broken invariant: {rule}: {}", what());
@@ -264,11 +273,19 @@ impl RunHistory {
     pub(crate) fn released(
         &mut self,
         key: Key,
-        object: &IPUPartition,
-        is_forced: bool,
+        release: &Release<'_>,
         is_there: impl Fn(&str) -> bool,
     ) {
-        let status = object.status.clone().unwrap_or_default();
+        let status = release.object.status.clone().unwrap_or_default();
+        let is_abandoned = |id: &str| release.abandoned.iter().any(|one| one.id == id);
+        for attempt in status.attempts.iter().filter(|one| one.is_held()) {
+            let id = &attempt.id;
+            let is_gone = release.evidence.absent.contains(id) || !self.is_ours(id);
+            demand(is_gone || is_abandoned(id), NOT_FORGOTTEN, || {
+                format!("{attempt:?} goes with its object")
+            });
+        }
+        let is_forced = release.is_forced;
         let of_it = self.recorded.iter().filter(|(_, one)| one.key == key);
         for (id, _) in of_it.filter(|(id, _)| is_there(id)) {
             // A late call created it after the controller had reported it as absent, or no object
@@ -281,10 +298,9 @@ impl RunHistory {
                 || format!("{id} is there, and {status:?} goes"),
             );
         }
-        if is_forced {
-            let held = status.attempts.into_iter().filter(Attempt::is_held);
-            self.abandoned.extend(held.map(|attempt| attempt.id));
-        }
+        let abandoned = release.abandoned.iter();
+        self.abandoned
+            .extend(abandoned.map(|attempt| attempt.id.clone()));
     }
 }
 
