@@ -24,8 +24,9 @@ use super::product::FIRST;
 use super::{Load, LoadError, vipu_controllers};
 use cluster::api_writes::Writes;
 
-/// Simulated V-IPU controllers over which the partitions are spread.
-const CONTROLLERS: usize = 4;
+/// Simulated V-IPU controllers over which the partitions are spread: so many that the client reads
+/// the list of the IPUs of each with 10,000 partitions.
+const CONTROLLERS: usize = 64;
 
 /// IPUs of each partition.
 const IPUS: u32 = 2;
