@@ -40,14 +40,37 @@ use crate::extent::full_or;
 /// IPUs of the V-IPU controllers, in the order of the list.
 const SIZES: [u32; 3] = [64, 32, 32];
 
-/// One in how many real jobs runs, and the offered load in percent: 306 jobs over 95 seconds in
-/// full, and otherwise 118 over 12 seconds. There are so few IPUs for them that one in three waits,
-/// however fast the machine is.
-const EXTENTS: [(usize, u32); 2] = [(50, 70), (130, 200)];
+/// A part of the real jobs.
+struct Part {
+    /// Index of the first job.
+    first: usize,
+    /// Distance to the next one.
+    step: usize,
+    /// Offered load in percent.
+    load: u32,
+}
 
-/// The first job that runs before, one in how many does, and the offered load: 117 jobs over 8
-/// seconds, none of which runs again.
-const BEFORE: (usize, usize, u32) = (64, 130, 300);
+/// The jobs in full: 306 over 95 seconds. They request more than the 128 IPUs at once, so one in
+/// three waits, on a fast machine too.
+const FULL: Part = Part {
+    first: 0,
+    step: 50,
+    load: 70,
+};
+
+/// The jobs otherwise: 118 over 12 seconds, likewise.
+const OTHERWISE: Part = Part {
+    first: 0,
+    step: 130,
+    load: 200,
+};
+
+/// The jobs that run before: 117 over 8 seconds, likewise. None of them runs again.
+const BEFORE: Part = Part {
+    first: 64,
+    step: 130,
+    load: 300,
+};
 
 /// Durations in milliseconds.
 const DURATIONS: (u64, u64) = (2_000, 20_000);
@@ -98,21 +121,20 @@ fn controllers(fixture: &Fixture) -> Vec<Controller> {
     controllers.collect()
 }
 
-/// A part of the real jobs, whose times are in milliseconds: from `first` on, one in `step`, at
-/// this offered load in percent.
-fn part(controllers: &[Controller], (first, step, load): (usize, usize, u32)) -> Vec<Job> {
+/// The jobs of a part. Their times are in milliseconds.
+fn jobs_of(part: &Part, controllers: &[Controller]) -> Vec<Job> {
     let file = checkout().join("tests/evaluation/msr-jobs.csv");
     let all = jobs::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
-    let mut part: Vec<Job> = all.into_iter().skip(first).step_by(step).collect();
-    part.retain(|job| job.fits(controllers));
-    let begin = part[0].arrival;
+    let listed = all.into_iter().skip(part.first).step_by(part.step);
+    let mut jobs: Vec<Job> = listed.filter(|job| job.fits(controllers)).collect();
+    let begin = jobs[0].arrival;
     let (shortest, longest) = DURATIONS;
-    for job in &mut part {
+    for job in &mut jobs {
         job.arrival -= begin;
         job.duration = job.duration.clamp(shortest, longest);
     }
-    jobs::at_load(&mut part, controllers, load);
-    part
+    jobs::at_load(&mut jobs, controllers, part.load);
+    jobs
 }
 
 /// The end of a run: the arrival of the last job.
@@ -131,7 +153,7 @@ struct Delays {
 impl Delays {
     /// Runs other jobs.
     async fn measure(fixture: &Fixture, controllers: &[Controller]) -> Self {
-        let jobs = part(controllers, BEFORE);
+        let jobs = jobs_of(&BEFORE, controllers);
         let run = Run::of(fixture, &jobs, &Notify::new()).await;
         let delays = Self {
             overhead: overhead(&run.holds, &jobs, end(&jobs)),
@@ -277,9 +299,7 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     fixture.start_proxy().await;
     let _leader = policy::rollout_leader(&fixture).await;
     let controllers = controllers(&fixture);
-    let [full, otherwise] = EXTENTS;
-    let (step, load) = full_or(full, otherwise);
-    let jobs = part(&controllers, (0, step, load));
+    let jobs = jobs_of(&full_or(FULL, OTHERWISE), &controllers);
     assert!(jobs.len() > 40, "{}", jobs.len());
     let delays = Delays::measure(&fixture, &controllers).await;
     let predicted = delays.predict(&jobs, &controllers, &module);

@@ -92,7 +92,7 @@ fn is_superseded(facts: &Facts) -> bool {
 /// end of existing workers does not keep them from being Ready.
 fn starts_again(instance: &Instance) -> bool {
     match instance.partition.state {
-        PartitionState::Ready(_) => instance.used && instance.has_lost_pod(),
+        PartitionState::Ready(_) => instance.must_restart(),
         PartitionState::Unusable(..) => instance.incomplete(),
         PartitionState::Absent
         | PartitionState::Waiting(_)

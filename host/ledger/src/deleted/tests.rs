@@ -132,6 +132,10 @@ fn the_outcome_of_one_of_several_attempts_is_recorded() {
     let attempts = json!([attempt("p-1", "created"), attempt("p-2", "unknown")]);
     let gone = [state(RemoteState::Absent), users(&[])];
     let status = written(step(&deleted(&attempts), gone));
-    let outcomes: Vec<AttemptOutcome> = status.attempts.iter().map(|one| one.outcome).collect();
+    let outcomes: Vec<AttemptOutcome> = status
+        .attempts
+        .iter()
+        .map(|attempt| attempt.outcome)
+        .collect();
     assert_eq!(outcomes, [AttemptOutcome::Removed, AttemptOutcome::Unknown]);
 }

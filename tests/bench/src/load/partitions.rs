@@ -24,8 +24,8 @@ use super::product::FIRST;
 use super::{Load, LoadError, vipu_controllers};
 use cluster::api_writes::Writes;
 
-/// Simulated V-IPU controllers over which the partitions are spread: so many that the client reads
-/// the list of the IPUs of each with 10,000 partitions.
+/// Simulated V-IPU controllers over which the partitions are spread. The bound on a V-IPU
+/// controller's replies allows the IPUs that each one needs for its share of 10,000 partitions.
 const CONTROLLERS: usize = 64;
 
 /// IPUs of each partition.

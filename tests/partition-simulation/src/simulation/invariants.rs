@@ -277,21 +277,20 @@ impl RunHistory {
         is_there: impl Fn(&str) -> bool,
     ) {
         let status = release.object.status.clone().unwrap_or_default();
-        let is_abandoned = |id: &str| release.abandoned.iter().any(|one| one.id == id);
-        for attempt in status.attempts.iter().filter(|one| one.is_held()) {
+        let is_abandoned = |id: &str| release.abandoned.iter().any(|attempt| attempt.id == id);
+        for attempt in status.attempts.iter().filter(|attempt| attempt.is_held()) {
             let id = &attempt.id;
             let is_gone = release.evidence.absent.contains(id) || !self.is_ours(id);
             demand(is_gone || is_abandoned(id), NOT_FORGOTTEN, || {
                 format!("{attempt:?} goes with its object")
             });
         }
-        let is_forced = release.is_forced;
         let of_it = self.recorded.iter().filter(|(_, one)| one.key == key);
         for (id, _) in of_it.filter(|(id, _)| is_there(id)) {
             // A late call created it after the controller had reported it as absent, or no object
             // has the id any more: the sweep removes it.
             let is_lost = self.denied.contains(id) || self.forgotten.contains(id);
-            let is_excused = is_forced || is_lost;
+            let is_excused = release.is_forced || is_lost;
             demand(
                 is_excused || self.abandoned.contains(id),
                 NOTHING_LEFT,
