@@ -237,8 +237,9 @@ impl World {
         let controllers = self.controllers.iter();
         let missing = gang.saturating_sub(held).max(1);
         if missing > 1 {
-            let free = controllers.map(|one| one.inventory().free());
-            return count(object, free) >= missing;
+            // Free IPUs of one controller may be in pieces.
+            let places = controllers.map(|one| one.view(false).1.places(object.spec.ipus));
+            return places.sum::<u32>() >= missing;
         }
         let mut largest = controllers.map(|one| one.inventory().largest_free());
         largest.any(|free| free >= object.spec.ipus)
