@@ -54,7 +54,8 @@ async fn main() -> anyhow::Result<()> {
     }
     print_decisions(&decided);
     for requests in cli.waiting {
-        print_waiting(&load::waiting(requests));
+        print_waiting(&load::waiting(requests, false));
+        print_waiting(&load::waiting(requests, true));
     }
     if cli.queries > 0 {
         let mut took = load::queries(cli.queries).await?;
@@ -144,9 +145,14 @@ fn print_decisions(decided: &[Decided]) {
 }
 
 fn print_waiting(waiting: &Waiting) {
+    let nodes = if waiting.is_half_cordoned {
+        ", half of whose nodes are cordoned"
+    } else {
+        ""
+    };
     println!(
-        "{} waiting requests on {} controllers: {:.2} ms for one decision, {:.2} of them the queue (goal: at most 0.2), \
-         {:.1} s for one on each",
+        "{} waiting requests on {} controllers{nodes}: {:.2} ms for one decision, {:.2} of them the queue (goal: at \
+         most 0.2), {:.1} s for one on each",
         waiting.requests,
         waiting.controllers,
         milliseconds(waiting.decision),

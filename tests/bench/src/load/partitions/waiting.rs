@@ -1,7 +1,9 @@
 //! Duration of a decision on one of many waiting requests, and of a round over all of them: the
 //! queue and the native serial walk.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::guest::placement::{ControllerView, Decision};
@@ -10,10 +12,13 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::partition_request::largest_partition;
 use ipu_api::vipu_controller::CordonStates;
+use ipu_placement::cycle::Pass;
 use ipu_placement::guest_call::values::partition_request;
-use ipu_placement::guest_call::{self, Candidates, Placement, QueueView};
-use ipu_placement::queue::{self, QueueEntry};
+use ipu_placement::guest_call::{Candidates, Placement};
+use ipu_placement::node_match::NodeFacts;
+use ipu_placement::queue;
 use ipu_placement::serial_walk::serial_walk;
+use ipu_placement::unsuited::NodeSnapshot;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -45,6 +50,8 @@ pub struct Waiting {
     pub controllers: usize,
     /// Number of waiting requests.
     pub requests: usize,
+    /// Whether the node of every other controller is cordoned.
+    pub is_half_cordoned: bool,
     /// One decision, on the last request of the queue.
     pub decision: Duration,
     /// The share of the queue in it, without the serial walk.
@@ -53,21 +60,22 @@ pub struct Waiting {
     pub round: Duration,
 }
 
-/// Measures decisions with this number of waiting requests.
-pub fn waiting(requests: usize) -> Waiting {
+/// Measures decisions with this number of waiting requests. `is_half_cordoned`: the node of every
+/// other controller is cordoned.
+pub fn waiting(requests: usize, is_half_cordoned: bool) -> Waiting {
     let now = Timestamp::now();
-    let views: Vec<_> = (0..CONTROLLERS).map(view).collect();
     let partitions: Vec<_> = (0..requests)
         .rev()
         .zip(SIZES.into_iter().cycle())
         .map(|(later, ipus)| partition(requests - later, ipus, now, later))
         .collect();
     let entries = queue::entries(partitions.iter(), now);
-    let decide = |partition: &IPUPartition| decided(partition, &entries, &views, now);
-    let prepare = |partition: &IPUPartition| prepared(partition, &entries, &views, now);
+    let pass = Pass::new(candidates(is_half_cordoned), entries, Vec::new(), LIMIT);
+    let decide = |partition: &IPUPartition| decided(partition, &pass, now);
     let last = partitions.last();
     let (decision, queue) = last.map_or((Duration::ZERO, Duration::ZERO), |last| {
-        (median_of(|| decide(last)), median_of(|| prepare(last)))
+        let prepare = || pass.prepare(last, 0, now);
+        (median_of(|| decide(last)), median_of(prepare))
     });
     let begun = Instant::now();
     for partition in &partitions {
@@ -76,10 +84,27 @@ pub fn waiting(requests: usize) -> Waiting {
     Waiting {
         controllers: CONTROLLERS,
         requests,
+        is_half_cordoned,
         decision,
         queue,
         round: begun.elapsed(),
     }
+}
+
+/// The controllers, each with a node.
+fn candidates(is_half_cordoned: bool) -> Candidates {
+    let nodes = (0..CONTROLLERS).map(|index| {
+        let label = ("ipunode".to_owned(), format!("pod{index}"));
+        Arc::new(NodeFacts {
+            name: format!("node{index}"),
+            labels: BTreeMap::from([label]),
+            is_cordoned: is_half_cordoned && index % 2 == 0,
+            ..NodeFacts::default()
+        })
+    });
+    let nodes = NodeSnapshot::of(nodes.collect());
+    Candidates::of((0..CONTROLLERS).map(view).collect(), CordonStates::new())
+        .on_nodes(Some(Arc::new(nodes)))
 }
 
 /// The median time of many runs.
@@ -95,31 +120,9 @@ fn median_of<T>(run: impl Fn() -> T) -> Duration {
     times[RUNS / 2]
 }
 
-/// The work of the queue for a decision.
-fn prepared(
-    one: &IPUPartition,
-    entries: &[QueueEntry],
-    views: &[ControllerView],
-    now: Timestamp,
-) -> Placement {
-    let found = Candidates::of(views.to_vec(), CordonStates::new());
-    let queue = QueueView {
-        entries,
-        assigned: &[],
-        held: 0,
-        backfill_limit: LIMIT,
-    };
-    guest_call::prepare(one, found, queue, now)
-}
-
-/// Whether the request gets a controller, decided as a reconcile does.
-fn decided(
-    one: &IPUPartition,
-    entries: &[QueueEntry],
-    views: &[ControllerView],
-    now: Timestamp,
-) -> bool {
-    let Placement::Ask(asked) = prepared(one, entries, views, now) else {
+/// Whether the request gets a controller, decided as a pass does.
+fn decided(one: &IPUPartition, pass: &Pass, now: Timestamp) -> bool {
+    let Placement::Ask(asked) = pass.prepare(one, 0, now) else {
         return false;
     };
     let request = partition_request(one, Default::default(), asked.waiting.clone(), 0, now);
