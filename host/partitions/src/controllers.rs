@@ -17,7 +17,6 @@ use ipu_api::vipu_controller::{CordonState, CordonStates};
 use ipu_ledger::sweep::orphans;
 use ipu_placement::allocations::{self, Unlisted, Withheld};
 use ipu_placement::guest_call::Candidates;
-use ipu_placement::guest_call::values::shortened;
 use ipu_placement::known_sizes::KnownSizes;
 use ipu_placement::refusals::Refusals;
 use parking_lot::Mutex;
@@ -28,13 +27,21 @@ use vipu_client::{Inventories, Registry, VipuClient, VipuError, controllers};
 
 use super::nodes::Nodes;
 use crate::controllers::duplicates::Duplicates;
-use crate::controllers::inventory_view::with_inventory;
 use crate::store::Cache;
 use crate::store::watch::Watched;
 
 /// Maximum age of an inventory. The operator notes its own changes at once, so this is for
 /// partitions that others create.
 const AGE: Duration = Duration::from_secs(2);
+
+/// Maximum age of an inventory with which a pass chooses a controller, whose own is then read again
+/// if it is older than `AGE`. A pass that waited for hundreds of controllers would take longer than
+/// all of its decisions.
+const USABLE_AGE: Duration = Duration::from_secs(10);
+
+/// Age at which a pass has an inventory read again without waiting for it: other clients may have
+/// released IPUs.
+const OLD_AGE: Duration = Duration::from_secs(5);
 
 /// The state of one controller.
 #[derive(Clone, Debug)]
@@ -233,15 +240,33 @@ impl ControllerPool {
     /// The same within a second, with the last known capacity of controllers that answer later. A
     /// controller refuses a partition for which that was too large.
     pub async fn candidates_soon(&self) -> Candidates {
-        let reports = self.inventories.all_soon(AGE).await.into_iter();
-        let reports = reports.map(async |report| {
+        let reports = self.inventories.all_soon(AGE).await;
+        self.candidates_of(self.confirmed_soon(reports).await)
+    }
+
+    /// The same for a pass, by inventories that may be some seconds old. `recent_view` confirms
+    /// that of a chosen controller.
+    pub async fn candidates_for_pass(&self) -> Candidates {
+        let reports = self.inventories.all_usable(OLD_AGE, USABLE_AGE).await;
+        self.candidates_of(self.confirmed_soon(reports).await)
+    }
+
+    /// The capacity of a controller by an inventory that is at most two seconds old, if it answers
+    /// soon.
+    pub async fn recent_view(&self, controller: &ControllerRef) -> ControllerView {
+        self.view(self.inventories.of_soon(controller, AGE).await).0
+    }
+
+    /// The reports, with those read again that seem to lack partitions.
+    async fn confirmed_soon(&self, reports: Vec<Report>) -> Vec<Report> {
+        let reports = reports.into_iter().map(async |report| {
             if !self.seems_lost(&report) {
                 return report;
             }
             let controller = &report.controller;
             self.inventories.of_soon(controller, Duration::ZERO).await
         });
-        self.candidates_of(futures::future::join_all(reports).await)
+        futures::future::join_all(reports).await
     }
 
     /// The same with the last known capacity of all controllers. It reads nothing.
@@ -249,7 +274,7 @@ impl ControllerPool {
         self.candidates_of(self.inventories.known())
     }
 
-    /// Waits until a controller answers for which `candidates_soon` did not wait.
+    /// Waits until a controller, for which a caller did not wait, answers with another inventory.
     pub async fn late_answer(&self) {
         self.inventories.late_answer().await;
     }
@@ -320,7 +345,13 @@ impl ControllerPool {
     fn remembered_view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
         let failure_stats = self.failure_stats(&report.controller.name);
         let unlisted = self.unlisted(&report);
-        let mut view = view(report, &self.nodes, &failure_stats);
+        let ControllerRef {
+            label_key,
+            label_value,
+            ..
+        } = &report.controller;
+        let has_nodes = self.nodes.any_has(label_key, label_value);
+        let mut view = inventory_view::view(report, has_nodes, failure_stats.failed_partitions);
         let withheld = unlisted.and_then(|unlisted| allocations::withhold(&mut view, &unlisted));
         (view, withheld)
     }
@@ -348,29 +379,4 @@ impl ControllerPool {
     pub(super) fn changed(&self, controller: &ControllerRef) {
         self.inventories.forget(&controller.name);
     }
-}
-
-fn view(report: Report, nodes: &Nodes, failure_stats: &FailureStats) -> ControllerView {
-    let (inventory, unreachable) = match report.inventory {
-        Ok(inventory) => (inventory, None),
-        Err(error) => (Default::default(), Some(shortened(&error.reason()))),
-    };
-    let ControllerRef {
-        name,
-        label_key,
-        label_value,
-        ..
-    } = report.controller;
-    let view = ControllerView {
-        has_nodes: nodes.any_has(&label_key, &label_value),
-        name,
-        label_key,
-        label_value,
-        unreachable,
-        failures: failure_stats.failed_partitions,
-        // Pods of different owners need different nodes.
-        unschedulable: None,
-        ..ControllerView::default()
-    };
-    with_inventory(view, &inventory)
 }

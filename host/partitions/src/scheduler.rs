@@ -19,7 +19,7 @@ use kube::ResourceExt;
 use tokio::time::{sleep, sleep_until, timeout};
 use tracing::Instrument;
 
-use self::decide::{decide, partition};
+use self::decide::{decide_by_recent, partition};
 use self::moves::{next_to_move, partitions_to_move};
 use super::reconcile;
 use crate::leader::Context;
@@ -44,7 +44,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const REFRESHED_AT_ONCE: usize = 64;
 
 /// Decisions are refreshed in one of so many parts of the time.
-const REFRESH_SHARE: u32 = 20;
+const REFRESH_SHARE: u32 = 40;
 
 /// Shortest time between two passes over all requests because a controller may be tried again: a
 /// guest may deny it.
@@ -238,11 +238,11 @@ impl PlacementLoop<'_> {
         }
         let may_have_grown = has_grown || cause == Cause::Capacity || self.is_retry_due(&pass);
         let now = clock::now();
-        let is_any = requests
-            .requests()
-            .decide_again(may_have_grown, |entry| pass.may_fit(entry, now));
-        // Later requests of the pass leave those what they need.
-        if is_any { self.read().await } else { pass }
+        let mut requests = requests.requests();
+        if requests.decide_again(may_have_grown, |entry| pass.may_fit(entry, now)) {
+            pass.complete(&requests, now);
+        }
+        pass
     }
 
     /// Whether all requests are decided again because a controller may be tried again.
@@ -272,7 +272,7 @@ impl PlacementLoop<'_> {
         let context = self.context;
         // A partition that is requested meanwhile counts twice, rather than not at all.
         let assignments = context.queue_state.requests().assignments().collect();
-        let found = context.pool.candidates_soon().await;
+        let found = context.pool.candidates_for_pass().await;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
         context.queue_state.requests().complete(&mut entries, now);
@@ -296,7 +296,8 @@ impl PlacementLoop<'_> {
         }
         let begun = Instant::now();
         let span = reconcile::span(turn.name(), Some(&partition.spec.owner));
-        let deciding = panics::caught(decide(context, pass, &partition)).instrument(span);
+        let deciding = panics::caught(decide_by_recent(context, pass, &partition));
+        let deciding = deciding.instrument(span);
         let (answer, is_denied) = deciding.await.unwrap_or_else(|panicked| {
             let why = shortened(&panicked.to_string());
             (

@@ -11,7 +11,7 @@
 mod reservations;
 mod wait;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use ipu_api::guest::placement::ControllerView;
@@ -141,7 +141,7 @@ fn reserve_for<'a>(
     let mut controllers = Reservations::default();
     // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the
     // capacity changes, or for one that has waited for longer.
-    let mut considered: BTreeMap<_, usize> = BTreeMap::new();
+    let mut considered: HashMap<_, usize> = HashMap::new();
     let mut is_full = are_full(views);
     for earlier in earlier_entries {
         if is_full {
@@ -149,12 +149,8 @@ fn reserve_for<'a>(
         }
         let (will_use, wait) = (will_use(earlier), wait(earlier));
         let kind = (
-            (
-                earlier.ipus,
-                earlier.gang,
-                &earlier.requirements.node_selector,
-            ),
-            &earlier.unsuited,
+            (earlier.ipus, earlier.gang),
+            (&earlier.requirements, &earlier.unsuited),
             (will_use, earlier.is_refused),
         );
         let stage = wait.stage();
@@ -205,10 +201,7 @@ pub fn new_request(
         ipus,
         gang,
         was_placed: false,
-        requirements: Requirements {
-            node_selector,
-            scheduling: None,
-        },
+        requirements: Requirements::labels(node_selector).into(),
         has_usual_options: true,
     };
     QueueEntry::new(request, Timestamp::MAX)

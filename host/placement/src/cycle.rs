@@ -20,8 +20,9 @@ use crate::backfill::Assigned;
 use crate::decision::PlacementDecision;
 use crate::drain::{self, Sibling};
 use crate::guest_call::{self, Candidates, Placement, QueueView};
+use crate::hashed::Hashed;
 use crate::node_match::Requirements;
-use crate::requests::Assignment;
+use crate::requests::{Assignment, PlacementQueue};
 use crate::unsuited::Unsuited;
 
 /// Partitions that the owner of this one has or is getting, with those in `slots`: they have a
@@ -43,6 +44,8 @@ pub struct Pass {
     assigned: BTreeMap<Uid, (String, u32)>,
     /// The number of assigned partitions of each controller, by their IPUs.
     sizes: BTreeMap<String, BTreeMap<u32, u32>>,
+    /// Controllers whose capacity is recent.
+    confirmed: BTreeSet<String>,
     /// What each request finds, until the next assignment.
     stages: Option<CapacityStages>,
     /// The places of the requests in the queue, once they are needed.
@@ -70,6 +73,7 @@ impl Pass {
             backfill_limit,
             assigned: BTreeMap::new(),
             sizes: BTreeMap::new(),
+            confirmed: BTreeSet::new(),
             stages: None,
             by_uid: None,
         };
@@ -82,6 +86,39 @@ impl Pass {
             pass.assign(uid, controller, ipus);
         }
         pass
+    }
+
+    /// Completes the queue once requests are decided again (see [`PlacementQueue::complete`]):
+    /// later requests of the pass leave those what they need.
+    pub fn complete(&mut self, requests: &PlacementQueue, now: Timestamp) {
+        requests.complete(&mut self.entries, now);
+        set_unsuited(&mut self.entries, &self.found);
+        let assigned = &self.assigned;
+        self.entries
+            .retain(|entry| waits_on(entry) || !assigned.contains_key(&entry.uid));
+        (self.stages, self.by_uid) = (None, None);
+    }
+
+    /// Whether the capacity of this controller is recent. That of the others is good enough to
+    /// choose one, and perhaps not to request a partition there.
+    pub fn is_confirmed(&self, controller: &str) -> bool {
+        self.confirmed.contains(controller)
+    }
+
+    /// Takes the recent capacity of a controller. Returns whether it differs: then a request that
+    /// was to get this controller is decided again.
+    pub fn confirm(&mut self, view: ControllerView) -> bool {
+        self.confirmed.insert(view.name.clone());
+        let mut open = self.found.open.iter_mut();
+        let Some(known) = open.find(|known| known.name == view.name) else {
+            return false;
+        };
+        let differs = *known != view;
+        if differs {
+            *known = view;
+            self.stages = None;
+        }
+        differs
     }
 
     /// Prepares the decision on this partition, the next one in the queue. `held` counts the
@@ -169,7 +206,10 @@ impl Pass {
     /// for that. The first one in the queue is the one that is tried, and not the first one that
     /// asks.
     pub fn has_due_attempt(&self) -> bool {
-        self.entries.iter().any(|entry| self.found.may_retry(entry))
+        // Of hundreds of controllers, few have refused anything.
+        let due: Vec<_> = self.found.with_due_attempts().collect();
+        let mut entries = self.entries.iter();
+        !due.is_empty() && entries.any(|entry| self.found.may_retry(entry, &due))
     }
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {
@@ -206,13 +246,13 @@ impl Pass {
 
 /// Sets the controllers without a node for each request. Most requests share their requirements.
 fn set_unsuited(entries: &mut [QueueEntry], found: &Candidates) {
-    let mut known: HashMap<Requirements, Unsuited> = HashMap::new();
+    let mut known: HashMap<Hashed<Requirements>, Unsuited> = HashMap::new();
     for entry in entries {
         entry.unsuited = if let Some(unsuited) = known.get(&entry.requirements) {
-            Unsuited::clone(unsuited)
+            unsuited.clone()
         } else {
             let unsuited = found.unsuited(entry);
-            known.insert(entry.requirements.clone(), Unsuited::clone(&unsuited));
+            known.insert(entry.requirements.clone(), unsuited.clone());
             unsuited
         };
     }

@@ -111,9 +111,16 @@ impl Candidates {
         self.expectations.reasons(is_reached, me)
     }
 
-    /// Whether a controller that has refused the size of this waiting request may be tried again.
-    pub(crate) fn may_retry(&self, entry: &QueueEntry) -> bool {
-        let mut suited = self.open.iter().filter(|view| entry.suits(view));
+    /// The open controllers of which a refused size may be tried again.
+    pub(crate) fn with_due_attempts(&self) -> impl Iterator<Item = &ControllerView> {
+        let open = self.open.iter();
+        open.filter(|view| self.refusals.is_any_due(&view.name))
+    }
+
+    /// Whether one of these controllers, which have refused the size of this waiting request, may
+    /// be tried again.
+    pub(crate) fn may_retry(&self, entry: &QueueEntry, controllers: &[&ControllerView]) -> bool {
+        let mut suited = controllers.iter().filter(|view| entry.suits(view));
         entry.waits_for_capacity()
             && suited.any(|view| {
                 view.largest_free >= entry.ipus && self.refusals.are_due(&view.name, entry.ipus)

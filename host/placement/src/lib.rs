@@ -23,6 +23,7 @@ pub mod decision;
 pub mod decision_check;
 pub mod drain;
 pub mod guest_call;
+pub mod hashed;
 pub mod known_sizes;
 pub mod namespace_budgets;
 pub mod node_match;

@@ -66,6 +66,14 @@ pub enum Blocker {
 }
 
 impl Requirements {
+    /// These labels, and nothing else that is known.
+    pub fn labels(node_selector: BTreeMap<String, String>) -> Self {
+        Self {
+            node_selector,
+            scheduling: None,
+        }
+    }
+
     /// Returns about how many bytes they take in memory.
     pub fn bytes(&self) -> usize {
         let selector = self.node_selector.iter();

@@ -10,6 +10,7 @@ use ipu_api::partition_conditions;
 use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::hashed::Hashed;
 use crate::node_match::Requirements;
 use crate::refusals;
 use crate::unsuited::Unsuited;
@@ -69,7 +70,7 @@ pub struct QueuedRequest {
     /// Whether it has had a partition before, or has requested one.
     pub was_placed: bool,
     /// What its owner's Pods require of a node.
-    pub requirements: Requirements,
+    pub requirements: Hashed<Requirements>,
     /// Whether a refusal of its size holds for it too.
     pub has_usual_options: bool,
 }
@@ -253,7 +254,8 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
         requirements: Requirements {
             node_selector: spec.options.node_selector.clone(),
             scheduling: spec.options.scheduling.clone(),
-        },
+        }
+        .into(),
         has_usual_options: refusals::are_options_usual(&spec.options),
     };
     QueueEntry {

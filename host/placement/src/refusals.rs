@@ -207,6 +207,16 @@ impl StandingRefusals {
         sizes.peek().is_some() && sizes.all(|refusal| refusal.is_due)
     }
 
+    /// Whether a size that this controller has refused may be tried again.
+    pub(crate) fn is_any_due(&self, controller: &str) -> bool {
+        let mut sizes = self
+            .0
+            .get(controller)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        sizes.any(|refusal| refusal.is_due)
+    }
+
     /// Whether this controller has refused so many IPUs or fewer, and may not be tried again yet.
     pub(crate) fn stand(&self, controller: &str, ipus: u32) -> bool {
         self.of(controller, ipus).any(|refusal| !refusal.is_due)

@@ -8,7 +8,7 @@
 mod request;
 mod standing;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ipu_api::interned::Interned;
@@ -312,22 +312,25 @@ impl PlacementQueue {
             .undecided
             .first()
             .map_or(self.round, |(round, ..)| *round);
-        let known: HashSet<Uid> = entries.iter().map(|entry| entry.uid).collect();
-        let missing = self
-            .undecided
-            .iter()
-            .filter(|(.., uid)| !known.contains(uid));
-        let missing = missing.filter_map(|(.., uid)| self.requests.get(uid));
-        entries.extend(missing.map(|request| request.entry.clone()));
+        // Thousands wait with a decision: they are not looked up, unless they have just come.
+        let decided = |request: &Request| matches!(request.state, State::Decided { .. });
+        let others = self.requests.iter();
+        let others = others.filter(|(_, request)| !decided(request));
+        let mut others: HashMap<Uid, &Request> = others.map(|(uid, one)| (*uid, one)).collect();
+        let is_later = |request: &Request| request.is_expected() && request.round > round;
         entries.retain_mut(|entry| {
-            let uid = entry.uid;
-            let request = self.requests.get(&uid);
+            let request = others.remove(&entry.uid);
             entry.is_expected = match request {
-                Some(request) => request.is_expected() && request.round > round,
-                None => !self.without_request.contains(&uid) && entry.is_new(now),
+                Some(request) => is_later(request),
+                None => entry.is_new(now) && !self.knows(entry.uid),
             };
             entry.is_refused || !request.is_some_and(Request::is_requested)
         });
+        let missing = others.into_values().filter(|one| one.is_undecided());
+        entries.extend(missing.map(|request| QueueEntry {
+            is_expected: is_later(request),
+            ..request.entry.clone()
+        }));
         queue::in_order(entries);
     }
 

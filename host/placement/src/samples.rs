@@ -45,7 +45,7 @@ pub fn waiting(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
         ipus,
         gang: 1,
         was_placed: false,
-        requirements: Requirements::default(),
+        requirements: Requirements::default().into(),
         has_usual_options: true,
     };
     QueueEntry::new(request, created)

@@ -1,11 +1,12 @@
 //! Pure: the V-IPU controllers without a node that can run the Pods of a request, and why.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use ipu_api::guest::placement::ControllerView;
 use parking_lot::Mutex;
 
+use super::hashed::Hashed;
 use super::node_match::{Blocker, NodeFacts, Requirements};
 
 /// Most results that are kept for one state of the nodes. Requests of one owner share a result, and
@@ -16,8 +17,9 @@ const KEPT_MAX: usize = 4_096;
 /// object, and users choose them.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
-/// The controllers that have no node for the Pods of a request now, by name, with the reason.
-pub type Unsuited = Arc<BTreeMap<String, String>>;
+/// The controllers that have no node for the Pods of a request now, by name, with the reason: as
+/// many texts as there are controllers.
+pub type Unsuited = Hashed<BTreeMap<String, String>>;
 
 /// The nodes at one moment.
 #[derive(Debug, Default)]
@@ -31,6 +33,8 @@ pub struct NodeSnapshot {
 struct Results {
     controllers: Vec<NodeLabel>,
     nodes: HashMap<String, Vec<Arc<NodeFacts>>>,
+    /// Each once, whatever different requirements have it.
+    unsuited: HashSet<Unsuited>,
     by_requirements: HashMap<Requirements, Unsuited>,
     /// Bytes of these requirements.
     kept_bytes: usize,
@@ -79,16 +83,14 @@ impl NodeSnapshot {
             *results = Results {
                 nodes: self.by_controller(&controllers),
                 controllers,
-                by_requirements: HashMap::new(),
-                kept_bytes: 0,
+                ..Results::default()
             };
         }
         if let Some(known) = results.by_requirements.get(requirements) {
-            return Unsuited::clone(known);
+            return known.clone();
         }
-        let unsuited: Unsuited = Arc::new(unsuited(&results.nodes, requirements));
-        results.keep(requirements, Unsuited::clone(&unsuited));
-        unsuited
+        let unsuited = Unsuited::from(unsuited(&results.nodes, requirements));
+        results.keep(requirements, unsuited)
     }
 
     /// The nodes with the label of each controller.
@@ -104,15 +106,21 @@ impl NodeSnapshot {
 }
 
 impl Results {
-    fn keep(&mut self, requirements: &Requirements, unsuited: Unsuited) {
+    /// Keeps a result. Returns the one that is shared.
+    fn keep(&mut self, requirements: &Requirements, unsuited: Unsuited) -> Unsuited {
         let bytes = requirements.bytes();
         let is_full = self.kept_bytes.saturating_add(bytes) > KEPT_BYTES_MAX;
         if is_full || self.by_requirements.len() >= KEPT_MAX {
             self.by_requirements.clear();
+            self.unsuited.clear();
             self.kept_bytes = 0;
         }
         self.kept_bytes += bytes;
-        self.by_requirements.insert(requirements.clone(), unsuited);
+        let unsuited = self.unsuited.get(&unsuited).cloned().unwrap_or(unsuited);
+        self.unsuited.insert(unsuited.clone());
+        self.by_requirements
+            .insert(requirements.clone(), unsuited.clone());
+        unsuited
     }
 }
 
@@ -203,141 +211,4 @@ fn reason(fit: Fit) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::node_match::NodeTaint;
-    use crate::samples::view;
-
-    type Change = fn(&mut NodeFacts);
-
-    const SAME: Change = |_| {};
-    const CORDONED: Change = |node| node.is_cordoned = true;
-    const SILENT: Change = |node| node.is_not_ready = true;
-    const FAILED: Change = |node| node.has_failed_check = true;
-    const TAINTED: Change = |node| {
-        node.taints.push(NodeTaint {
-            key: "repair".to_owned(),
-            effect: "NoSchedule".to_owned(),
-            ..NodeTaint::default()
-        });
-    };
-    const IN_POOL: Change = |node| {
-        node.labels.insert("pool".to_owned(), "a".to_owned());
-    };
-
-    /// The reasons for controllers that have such nodes each, by the name of the controller.
-    fn reasons(nodes: &[(&str, Change)], selector: &[(&str, &str)]) -> Vec<(String, String)> {
-        let nodes = nodes.iter().map(|(controller, change)| {
-            let mut node = NodeFacts::default();
-            let label = ("ipunode".to_owned(), (*controller).to_owned());
-            node.labels.extend([label]);
-            change(&mut node);
-            Arc::new(node)
-        });
-        let views = [view("pod1", 16, 0), view("pod2", 16, 0)];
-        let requirements = Requirements {
-            node_selector: selector
-                .iter()
-                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-                .collect(),
-            scheduling: serde_json::from_value(json!({})).unwrap(),
-        };
-        let snapshot = NodeSnapshot::of(nodes.collect());
-        let found = snapshot.unsuited(views.iter(), &requirements);
-        assert_eq!(snapshot.unsuited(views.iter(), &requirements), found);
-        found.iter().map(|(a, b)| (a.clone(), b.clone())).collect()
-    }
-
-    fn unsuited(nodes: &[(&str, Change)], selector: &[(&str, &str)]) -> Vec<String> {
-        let reasons = reasons(nodes, selector).into_iter();
-        reasons.map(|(name, _)| name).collect()
-    }
-
-    #[test]
-    fn a_controller_without_a_schedulable_node_is_unsuited() {
-        let none: [&str; 0] = [];
-        assert_eq!(unsuited(&[("pod1", SAME), ("pod2", SAME)], &[]), none);
-        for blocked in [CORDONED, SILENT, FAILED, TAINTED] {
-            let nodes = [("pod1", blocked), ("pod2", SAME)];
-            assert_eq!(unsuited(&nodes, &[]), ["pod1"]);
-            let both = [("pod1", blocked), ("pod2", blocked)];
-            assert_eq!(unsuited(&both, &[]), ["pod1", "pod2"]);
-            let one_of_two = [("pod1", blocked), ("pod1", SAME), ("pod2", SAME)];
-            assert_eq!(unsuited(&one_of_two, &[]), none);
-        }
-    }
-
-    #[test]
-    fn labels_decide_only_while_a_node_has_them() {
-        let none: [&str; 0] = [];
-        let pool = [("pool", "a")];
-        let nodes = [("pod1", SAME), ("pod2", IN_POOL)];
-        assert_eq!(unsuited(&nodes, &pool), ["pod1"]);
-        let nowhere = [("pod1", SAME), ("pod2", SAME)];
-        assert_eq!(unsuited(&nowhere, &pool), none);
-        let cordoned: Change = |node| {
-            IN_POOL(node);
-            node.is_cordoned = true;
-        };
-        let waits = [("pod1", SAME), ("pod2", cordoned)];
-        assert_eq!(unsuited(&waits, &pool), ["pod1", "pod2"]);
-        assert_eq!(unsuited(&[("pod1", SAME)], &[]), none, "pod2 has no node");
-        assert_eq!(unsuited(&[], &[]), none);
-    }
-
-    #[test]
-    fn the_reason_counts_the_nodes() {
-        let nodes = [
-            ("pod1", CORDONED),
-            ("pod1", CORDONED),
-            ("pod1", SILENT),
-            ("pod1", FAILED),
-            ("pod1", TAINTED),
-            ("pod2", IN_POOL),
-        ];
-        let expected = "no node is schedulable for the Pods, of 5 with the required labels: 2 are \
-                        cordoned, 1 is not Ready, 1 failed the check of ipu-node, 1 has the taint \
-                        repair:NoSchedule, which the Pods do not tolerate";
-        assert_eq!(
-            reasons(&nodes, &[]),
-            [("pod1".to_owned(), expected.to_owned())]
-        );
-        let reasons = reasons(&nodes, &[("pool", "a")]);
-        assert!(reasons[0].1.starts_with("none of its nodes has the labels"));
-    }
-
-    #[test]
-    fn large_requirements_are_kept_within_a_bound() {
-        let snapshot = NodeSnapshot::of(Vec::new());
-        let views = [view("pod1", 16, 0)];
-        for number in 0..40 {
-            let large = (number.to_string(), "x".repeat(1 << 20));
-            let requirements = Requirements {
-                node_selector: BTreeMap::from([large]),
-                ..Requirements::default()
-            };
-            snapshot.unsuited(views.iter(), &requirements);
-            let results = snapshot.results.lock();
-            assert!(results.kept_bytes <= KEPT_BYTES_MAX);
-            let kept = results.by_requirements.keys().map(Requirements::bytes);
-            assert_eq!(kept.sum::<usize>(), results.kept_bytes);
-        }
-    }
-
-    #[test]
-    fn another_list_of_controllers_has_other_results() {
-        let mut node = NodeFacts::default();
-        node.labels.insert("ipunode".to_owned(), "pod1".to_owned());
-        node.is_cordoned = true;
-        let snapshot = NodeSnapshot::of(vec![Arc::new(node)]);
-        let unsuited = |views: &[ControllerView]| {
-            let found = snapshot.unsuited(views.iter(), &Requirements::default());
-            found.len()
-        };
-        assert_eq!(unsuited(&[view("pod2", 16, 0)]), 0);
-        assert_eq!(unsuited(&[view("pod1", 16, 0), view("pod2", 16, 0)]), 1);
-        assert_eq!(unsuited(&[view("pod2", 16, 0)]), 0);
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@
 //! An answer of `all` and `of` is not older than its caller allows, nor than the last call of
 //! `forget` before. Every answer includes the partitions of later calls of `took`. A controller
 //! that does not answer is not called again for a while, and the error is cached. No controller
-//! delays a caller of `all_soon` or `of_soon` for long.
+//! delays a caller of `all_soon`, `all_usable` or `of_soon` for long.
 
 mod cache;
 
@@ -78,11 +78,25 @@ impl Inventories {
 
     /// The same, but it takes half a second at most. A controller that has not answered by then has
     /// its last reading, or is unreachable if that is older than half a minute. Its later answer
-    /// ends `late_answer`.
+    /// ends `late_answer` if it differs.
     pub async fn all_soon(&self, max_age: Duration) -> Vec<Report> {
         let known = self.listed();
         let entries = known.entries.iter();
         let reports = entries.map(|entry| self.of_soon(entry, max_age));
+        futures::future::join_all(reports).await
+    }
+
+    /// The same, but readings that are at most `usable` old are taken as they are. Controllers
+    /// whose reading is older than `max_age` are read meanwhile: another inventory ends
+    /// `late_answer`.
+    pub async fn all_usable(&self, max_age: Duration, usable: Duration) -> Vec<Report> {
+        let known = self.listed();
+        let reports = known.entries.iter().map(async |entry| {
+            let cache = self.cache_of(&entry.name);
+            let read = || self.read(entry, &cache);
+            let answer = cache.usable(max_age, usable, read).await;
+            report(entry, &cache, answer)
+        });
         futures::future::join_all(reports).await
     }
 
@@ -118,7 +132,7 @@ impl Inventories {
         report(controller, &cache, answer)
     }
 
-    /// Waits until a controller answers for which a caller of `all_soon` or `of_soon` did not wait.
+    /// Waits until a controller, for which a caller did not wait, answers with another inventory.
     pub async fn late_answer(&self) {
         self.late_answers.notified().await;
     }

@@ -3,11 +3,16 @@
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::labels::PARTITION_FINALIZER;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use vipu_simulator::faults::{Down, Order};
+use vipu_simulator::faults::{Down, Method, Order};
+use vipu_simulator::journal::Call;
 
 use super::fixture::{Fixture, controller, id};
 use super::install::label_node;
+
+/// An inventory of a V-IPU controller is recent for less than so long.
+const RECENT: SignedDuration = SignedDuration::from_millis(2_100);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lands_on_the_first_that_is_large_enough() {
@@ -49,6 +54,29 @@ async fn it_waits_with_a_reason_for_each_controller_until_there_is_free_capacity
     fixture.delete(&first).await;
     fixture.once_in(&second, PartitionPhase::Ready).await;
     fixture.once_gone(&first).await;
+}
+
+/// Passes decide by inventories of some seconds; a controller that is chosen is read again.
+#[tokio::test(flavor = "multi_thread")]
+async fn ipus_that_another_client_has_taken_since_the_last_reading_are_not_requested() {
+    let fixture = Fixture::start(&[8, 8]).await;
+    let first = fixture.request("first", 4).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
+    let is_old = |call: &Call| {
+        let age = |ended: Timestamp| Timestamp::now().duration_since(ended);
+        call.ended.is_some_and(|ended| age(ended) > RECENT)
+    };
+    eventually("no recent inventory", async || {
+        let calls = fixture.pods[0].server.calls(0).into_iter();
+        let mut reads = calls.filter(|call| call.method == Method::ListIPUAttributes);
+        reads.all(|call| is_old(&call)).then_some(())
+    })
+    .await;
+    fixture.put(0, "by-hand");
+    let second = fixture.request("second", 4).await;
+    let second = fixture.once_in(&second, PartitionPhase::Ready).await;
+    assert_eq!(controller(&second), fixture.pods[1].address.to_string());
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,29 @@
 //! Pure: the IPUs of a V-IPU controller as placement sees them, from its inventory.
 
 use ipu_api::guest::placement::{ControllerView, SizeCount};
+use ipu_placement::guest_call::values::shortened;
+use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
+
+/// Returns the view of a controller, with this number of failed partitions. `has_nodes`: a node has
+/// its label. That none suits the Pods of an owner is not known here.
+pub(super) fn view(report: Report, has_nodes: bool, failures: u32) -> ControllerView {
+    let controller = report.controller;
+    let (inventory, unreachable) = match report.inventory {
+        Ok(inventory) => (inventory, None),
+        Err(error) => (Inventory::default(), Some(shortened(&error.reason()))),
+    };
+    let view = ControllerView {
+        name: controller.name,
+        label_key: controller.label_key,
+        label_value: controller.label_value,
+        has_nodes,
+        unreachable,
+        failures,
+        ..ControllerView::default()
+    };
+    with_inventory(view, &inventory)
+}
 
 /// Returns `view` with the IPUs of this inventory. Of the partitions that were created since the
 /// list, only the sizes are known.

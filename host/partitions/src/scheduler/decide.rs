@@ -28,9 +28,31 @@ pub(super) fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartiti
     })
 }
 
+/// Decides on this partition: a controller is chosen by its recent capacity. Returns also whether
+/// the guest denied the partition free capacity.
+pub(super) async fn decide_by_recent(
+    context: &Context,
+    pass: &mut Pass,
+    partition: &IPUPartition,
+) -> (PlacementDecision, bool) {
+    loop {
+        let decided = decide(context, pass, partition).await;
+        let PlacementDecision::Try(controller, _) = &decided.0 else {
+            return decided;
+        };
+        if pass.is_confirmed(&controller.name) {
+            return decided;
+        }
+        let view = context.pool.recent_view(controller).await;
+        if !pass.confirm(view) {
+            return decided;
+        }
+    }
+}
+
 /// Asks the guest for a controller for this partition. Returns also whether it denied the partition
 /// free capacity.
-pub(super) async fn decide(
+async fn decide(
     context: &Context,
     pass: &Pass,
     partition: &IPUPartition,

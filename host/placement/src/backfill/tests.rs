@@ -123,8 +123,8 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     pods[2].unreachable = Some("it is down".to_owned());
     let me = one("me", 2, 0);
     let selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
-    let earlier =
-        one("earlier", 16, 60).with(|request| request.requirements.node_selector = selector);
+    let earlier = one("earlier", 16, 60)
+        .with(|request| request.requirements = Requirements::labels(selector).into());
     assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
 }
 
@@ -328,7 +328,7 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
     let mut here = gang(2, 8);
     let selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
-    here = here.with(|request| request.requirements.node_selector = selector);
+    here = here.with(|request| request.requirements = Requirements::labels(selector).into());
     assert!(never(&here, &pods).is_some());
     let mut with_unreachable = pods.clone();
     with_unreachable[2].unreachable = Some("it is down".to_owned());

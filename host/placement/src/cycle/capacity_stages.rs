@@ -4,13 +4,15 @@
 //! requests may wait, and few of them fit: only those are decided again. Where this is unsure, they
 //! may fit, and the decision finds out.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use ipu_api::guest::placement::ControllerView;
 use ipu_api::uid::Uid;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backfill;
+use crate::hashed::Hashed;
+use crate::node_match::Requirements;
 use crate::queue::{QueueEntry, QueuePosition};
 use crate::refusals::StandingRefusals;
 use crate::unsuited::Unsuited;
@@ -41,7 +43,7 @@ struct Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kind {
     ipus: u32,
-    node_selector: BTreeMap<String, String>,
+    requirements: Hashed<Requirements>,
     unsuited: Unsuited,
     has_usual_options: bool,
 }
@@ -105,8 +107,8 @@ impl Kind {
     fn of(entry: &QueueEntry) -> Self {
         Self {
             ipus: entry.ipus,
-            node_selector: entry.requirements.node_selector.clone(),
-            unsuited: Unsuited::clone(&entry.unsuited),
+            requirements: entry.requirements.clone(),
+            unsuited: entry.unsuited.clone(),
             has_usual_options: entry.has_usual_options,
         }
     }

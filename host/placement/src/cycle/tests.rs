@@ -148,6 +148,44 @@ fn blocks_that_grow_together_are_growth() {
 }
 
 #[test]
+fn the_recent_capacity_of_a_chosen_controller_counts() {
+    let [a, b] = ["a", "b"].map(|name| partition(name, name, None));
+    let waiting = entries(&[&a, &b]);
+    let mut pass = Pass::new(found(8), waiting.clone(), Vec::new(), LIMIT);
+    let recent = |free| found(free).open.remove(0);
+    assert!(!pass.is_confirmed("pod1:8090"));
+    assert!(!pass.confirm(recent(8)) && pass.is_confirmed("pod1:8090"));
+    assert!(pass.may_fit(&waiting[0], Timestamp::UNIX_EPOCH));
+    // Another client has taken IPUs since.
+    assert!(pass.confirm(recent(2)));
+    assert_eq!(offered(&mut pass, &a, 0), Some(2));
+    assert!(!pass.may_fit(&waiting[0], Timestamp::UNIX_EPOCH));
+    let unlisted = samples::view("pod2:8090", 16, 0);
+    assert!(!pass.confirm(unlisted), "it left the list");
+}
+
+#[test]
+fn requests_that_are_decided_again_are_in_the_queue_of_the_pass() {
+    let [a, b] = ["a", "b"].map(|name| partition(name, name, None));
+    let mut requests = PlacementQueue::default();
+    for (one, entry) in [&a, &b].into_iter().zip(entries(&[&a, &b])) {
+        requests.ask(one, None, &entry, |_| true);
+    }
+    let mut pass = Pass::new(found(8), Vec::new(), Vec::new(), LIMIT);
+    let waiting = |pass: &Pass| match pass.prepare(&b, 0, Timestamp::UNIX_EPOCH) {
+        Placement::Decided(answer) => panic!("{answer:?}"),
+        Placement::Ask(request) => request.waiting,
+    };
+    assert_eq!(waiting(&pass), []);
+    pass.complete(&requests, Timestamp::UNIX_EPOCH);
+    assert_eq!(waiting(&pass), [SizeCount { ipus: 4, count: 1 }]);
+    // What has a controller does not wait any more.
+    pass.note(&a, &chosen());
+    pass.complete(&requests, Timestamp::UNIX_EPOCH);
+    assert_eq!(waiting(&pass), []);
+}
+
+#[test]
 fn a_gang_is_placed_if_all_members_without_a_controller_fit() {
     let members = ["a", "b", "c"].map(|name| partition(name, "owner", Some(3)));
     let [a, b, c] = &members;

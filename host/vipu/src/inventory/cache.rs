@@ -69,6 +69,12 @@ struct Reading {
     inventory: Result<Inventory, Arc<VipuError>>,
 }
 
+impl Reading {
+    fn answered(&self) -> Option<&Inventory> {
+        self.inventory.as_ref().ok()
+    }
+}
+
 /// A read of a controller, which its callers share.
 #[derive(Clone, Debug)]
 struct Read {
@@ -138,6 +144,20 @@ impl ControllerCache {
         }
     }
 
+    /// The same, but a reading that is at most `usable` old is returned as it is. If it is older
+    /// than `max_age`, the controller is read meanwhile.
+    pub(super) async fn usable(
+        self: &Arc<Self>,
+        max_age: Duration,
+        usable: Duration,
+        read: impl Fn() -> ReadFuture,
+    ) -> Answer {
+        match self.usable_now(max_age, usable, &read) {
+            Some(answer) => answer,
+            None => self.soon(max_age, read).await,
+        }
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -154,13 +174,35 @@ impl ControllerCache {
         read: &impl Fn() -> ReadFuture,
     ) -> Next {
         let mut state = self.state();
-        if let Some(answer) = state.fresh(called, max_age) {
-            return Next::Fresh(answer);
+        match state.fresh(called, max_age) {
+            Some(answer) => Next::Fresh(answer),
+            None => Next::Wait(self.running(&mut state, read)),
         }
+    }
+
+    /// The last reading, if it is usable. One that is older than `max_age` is read again.
+    fn usable_now(
+        self: &Arc<Self>,
+        max_age: Duration,
+        usable: Duration,
+        read: &impl Fn() -> ReadFuture,
+    ) -> Option<Answer> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let answer = state.fresh(now, usable)?;
+        if state.fresh(now, max_age).is_none() {
+            self.running(&mut state, read);
+            state.is_late = true;
+        }
+        Some(answer)
+    }
+
+    /// The read in progress, or a new one.
+    fn running(self: &Arc<Self>, state: &mut State, read: &impl Fn() -> ReadFuture) -> Read {
         let running = state.read.clone().filter(Read::is_running);
         let running = running.unwrap_or_else(|| self.start(read()));
         state.read = Some(running.clone());
-        Next::Wait(running)
+        running
     }
 
     /// Starts a read in a task of its own, so that it ends even if no caller waits for it any more.
@@ -225,15 +267,19 @@ impl State {
         self.unknown = Some(Instant::now());
     }
 
-    /// Stores a reading. Returns whether it is an inventory that a caller did not wait for.
+    /// Stores a reading. Returns whether it is another inventory than the last one, and a caller
+    /// did not wait for it.
     fn end_read(&mut self, began: Instant, inventory: Result<Inventory, VipuError>) -> bool {
         let is_late = std::mem::take(&mut self.is_late) && inventory.is_ok();
-        self.last = Some(Reading {
+        let last = self.last.replace(Reading {
             began,
             ended: Instant::now(),
             inventory: inventory.map_err(Arc::new),
         });
-        is_late
+        // The caller did not get one that was too old.
+        let last = last.filter(|last| last.ended.elapsed() < LAST_AGE);
+        let (last, now) = (last.as_ref(), self.last.as_ref());
+        is_late && last.and_then(Reading::answered) != now.and_then(Reading::answered)
     }
 
     /// The last reading, if it is fresh enough for a caller with `max_age`.
@@ -264,7 +310,7 @@ impl State {
     /// The partitions of the last reading.
     pub(super) fn last_list(&self) -> Arc<[ListedPartition]> {
         let reading = self.last.as_ref();
-        let inventory = reading.and_then(|reading| reading.inventory.as_ref().ok());
+        let inventory = reading.and_then(Reading::answered);
         inventory.map_or_else(|| Arc::from([]), |inventory| inventory.partitions.clone())
     }
 

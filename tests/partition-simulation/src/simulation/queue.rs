@@ -87,7 +87,7 @@ impl World {
         let may_have_grown = is_released || has_grown || pass.has_due_attempt();
         let requests = &mut self.replicas[who].requests;
         if requests.decide_again(may_have_grown, |entry| pass.may_fit(entry, now)) {
-            pass = self.begin_pass(who);
+            pass.complete(requests, now);
         }
         let used = self.used_entries(who);
         let controllers: Vec<ControllerRef> = used.map(|(entry, _)| entry.clone()).collect();

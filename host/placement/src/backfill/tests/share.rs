@@ -33,7 +33,7 @@ fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
 fn bound(pod: &str, ipus: u32, minutes: i64) -> QueueEntry {
     let selector = BTreeMap::from([("ipunode".to_owned(), pod.to_owned())]);
     one(&format!("bound-to-{pod}"), ipus, minutes)
-        .with(|request| request.requirements.node_selector = selector)
+        .with(|request| request.requirements = Requirements::labels(selector).into())
 }
 
 /// One such request for each of these controllers, which could serve it if it were empty.

@@ -24,7 +24,7 @@ fn request(number: usize, ipus: u32, minutes: i64) -> QueueEntry {
 
 fn bound(entry: QueueEntry, pod: usize) -> QueueEntry {
     let selector = BTreeMap::from([("ipunode".to_owned(), format!("pod{pod}"))]);
-    entry.with(|request| request.requirements.node_selector = selector)
+    entry.with(|request| request.requirements = Requirements::labels(selector).into())
 }
 
 prop_compose! {

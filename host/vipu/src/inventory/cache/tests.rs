@@ -170,6 +170,49 @@ async fn an_answer_that_a_caller_did_not_wait_for_is_announced_and_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_usable_reading_is_returned_at_once_and_renewed_meanwhile() {
+    let controller = Controller::answering_after(SLOW);
+    let usable = async || {
+        let called = Instant::now();
+        let read = || controller.read();
+        let answer = controller.cache.usable(AGE, 5 * AGE, read).await;
+        let waited = called.elapsed();
+        assert!(waited <= RESOLUTION, "{waited:?}");
+        answer.ok().map(|inventory| inventory.used)
+    };
+    assert_eq!(controller.fresh().await, Some(1));
+    assert_eq!((usable().await, controller.reads()), (Some(1), 1));
+    sleep(AGE).await;
+    for _ in 0..3 {
+        assert_eq!(usable().await, Some(1));
+    }
+    controller.cache.late_answers.notified().await;
+    assert_eq!((usable().await, controller.reads()), (Some(2), 2));
+    // A release on this controller is waited for, as by other callers.
+    controller.cache.state().forget();
+    assert_eq!((controller.soon().await, controller.reads()), (Some(2), 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_like_the_last_one_is_not_announced_unless_that_was_too_old() {
+    let cache = Arc::new(ControllerCache::default());
+    let is_announced = || cache.late_answers.notified().now_or_never().is_some();
+    let read = || -> ReadFuture {
+        Box::pin(async {
+            sleep(SLOW).await;
+            Ok(Inventory::new(16, Vec::new()))
+        })
+    };
+    cache.fresh(AGE, read).await.unwrap();
+    for (age, announced) in [(AGE, false), (LAST_AGE, true)] {
+        sleep(age).await;
+        let _ = cache.soon(AGE, read).await;
+        sleep(SLOW).await;
+        assert_eq!(is_announced(), announced, "{age:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_counts_until_a_read_that_began_after_its_end() {
     let controller = Controller::default();
     assert_eq!(controller.fresh().await, Some(1));
