@@ -34,9 +34,9 @@ use crate::store::watch::Watched;
 /// partitions that others create.
 const AGE: Duration = Duration::from_secs(2);
 
-/// Maximum age of an inventory with which a pass chooses a controller, whose own is then read again
-/// if it is older than `AGE`. A pass that waited for hundreds of controllers would take longer than
-/// all of its decisions.
+/// Maximum age of the inventories with which a pass chooses a controller. That of the chosen one is
+/// read again if it is older than `AGE`. To wait for hundreds of controllers would take longer than
+/// all decisions of the pass.
 const USABLE_AGE: Duration = Duration::from_secs(10);
 
 /// Age at which a pass has an inventory read again without waiting for it: other clients may have
@@ -241,32 +241,28 @@ impl ControllerPool {
     /// controller refuses a partition for which that was too large.
     pub async fn candidates_soon(&self) -> Candidates {
         let reports = self.inventories.all_soon(AGE).await;
-        self.candidates_of(self.confirmed_soon(reports).await)
+        self.confirmed_candidates(reports).await
     }
 
     /// The same for a pass, by inventories that may be some seconds old. `recent_view` confirms
     /// that of a chosen controller.
     pub async fn candidates_for_pass(&self) -> Candidates {
         let reports = self.inventories.all_usable(OLD_AGE, USABLE_AGE).await;
-        self.candidates_of(self.confirmed_soon(reports).await)
+        self.confirmed_candidates(reports).await
     }
 
     /// The capacity of a controller by an inventory that is at most two seconds old, if it answers
     /// soon.
     pub async fn recent_view(&self, controller: &ControllerRef) -> ControllerView {
-        self.view(self.inventories.of_soon(controller, AGE).await).0
+        let report = self.inventories.of_soon(controller, AGE).await;
+        self.view(self.confirmed_soon(report).await).0
     }
 
-    /// The reports, with those read again that seem to lack partitions.
-    async fn confirmed_soon(&self, reports: Vec<Report>) -> Vec<Report> {
-        let reports = reports.into_iter().map(async |report| {
-            if !self.seems_lost(&report) {
-                return report;
-            }
-            let controller = &report.controller;
-            self.inventories.of_soon(controller, Duration::ZERO).await
-        });
-        futures::future::join_all(reports).await
+    async fn confirmed_candidates(&self, reports: Vec<Report>) -> Candidates {
+        let confirmed = reports
+            .into_iter()
+            .map(|report| self.confirmed_soon(report));
+        self.candidates_of(futures::future::join_all(confirmed).await)
     }
 
     /// The same with the last known capacity of all controllers. It reads nothing.
@@ -313,6 +309,15 @@ impl ControllerPool {
         }
         let controller = &report.controller;
         self.inventories.of(controller, Duration::ZERO).await
+    }
+
+    /// The same, if the controller answers soon.
+    async fn confirmed_soon(&self, report: Report) -> Report {
+        if !self.seems_lost(&report) {
+            return report;
+        }
+        let controller = &report.controller;
+        self.inventories.of_soon(controller, Duration::ZERO).await
     }
 
     fn seems_lost(&self, report: &Report) -> bool {

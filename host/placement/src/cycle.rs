@@ -60,13 +60,10 @@ impl Pass {
     /// controllers' capacity.
     pub fn new(
         found: Candidates,
-        mut entries: Vec<QueueEntry>,
+        entries: Vec<QueueEntry>,
         assignments: Vec<Assignment>,
         backfill_limit: Duration,
     ) -> Self {
-        let is_assigned: BTreeSet<Uid> = assignments.iter().map(|one| one.uid).collect();
-        set_unsuited(&mut entries, &found);
-        entries.retain(|entry| waits_on(entry) || !is_assigned.contains(&entry.uid));
         let mut pass = Self {
             found,
             entries,
@@ -85,6 +82,7 @@ impl Pass {
         {
             pass.assign(uid, controller, ipus);
         }
+        pass.prepare_queue();
         pass
     }
 
@@ -92,11 +90,7 @@ impl Pass {
     /// later requests of the pass leave those what they need.
     pub fn complete(&mut self, requests: &PlacementQueue, now: Timestamp) {
         requests.complete(&mut self.entries, now);
-        set_unsuited(&mut self.entries, &self.found);
-        let assigned = &self.assigned;
-        self.entries
-            .retain(|entry| waits_on(entry) || !assigned.contains_key(&entry.uid));
-        (self.stages, self.by_uid) = (None, None);
+        self.prepare_queue();
     }
 
     /// Whether the capacity of this controller is recent. That of the others is good enough to
@@ -210,6 +204,15 @@ impl Pass {
         let due: Vec<_> = self.found.with_due_attempts().collect();
         let mut entries = self.entries.iter();
         !due.is_empty() && entries.any(|entry| self.found.may_retry(entry, &due))
+    }
+
+    /// Sets what the queue does not know of its requests, and leaves out those with a controller.
+    fn prepare_queue(&mut self) {
+        set_unsuited(&mut self.entries, &self.found);
+        let assigned = &self.assigned;
+        self.entries
+            .retain(|entry| waits_on(entry) || !assigned.contains_key(&entry.uid));
+        (self.stages, self.by_uid) = (None, None);
     }
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {

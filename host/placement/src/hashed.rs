@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A shared value whose hash is computed once. Copies, and their comparison, cost the same however
-/// large it is.
+/// A shared value whose hash is computed once. A copy, the comparison with a copy, and that with a
+/// value that differs cost the same however large it is.
 #[derive(Clone, Debug)]
 pub struct Hashed<T> {
     value: Arc<T>,

@@ -209,12 +209,8 @@ impl StandingRefusals {
 
     /// Whether a size that this controller has refused may be tried again.
     pub(crate) fn is_any_due(&self, controller: &str) -> bool {
-        let mut sizes = self
-            .0
-            .get(controller)
-            .into_iter()
-            .flat_map(BTreeMap::values);
-        sizes.any(|refusal| refusal.is_due)
+        let sizes = self.0.get(controller);
+        sizes.is_some_and(|sizes| sizes.values().any(|refusal| refusal.is_due))
     }
 
     /// Whether this controller has refused so many IPUs or fewer, and may not be tried again yet.

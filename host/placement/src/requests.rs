@@ -313,10 +313,10 @@ impl PlacementQueue {
             .first()
             .map_or(self.round, |(round, ..)| *round);
         // Thousands wait with a decision: they are not looked up, unless they have just come.
-        let decided = |request: &Request| matches!(request.state, State::Decided { .. });
         let others = self.requests.iter();
-        let others = others.filter(|(_, request)| !decided(request));
-        let mut others: HashMap<Uid, &Request> = others.map(|(uid, one)| (*uid, one)).collect();
+        let mut others: HashMap<&Uid, &Request> = others
+            .filter(|(_, request)| request.is_undecided() || request.is_requested())
+            .collect();
         let is_later = |request: &Request| request.is_expected() && request.round > round;
         entries.retain_mut(|entry| {
             let request = others.remove(&entry.uid);
@@ -326,7 +326,7 @@ impl PlacementQueue {
             };
             entry.is_refused || !request.is_some_and(Request::is_requested)
         });
-        let missing = others.into_values().filter(|one| one.is_undecided());
+        let missing = others.values().filter(|request| request.is_undecided());
         entries.extend(missing.map(|request| QueueEntry {
             is_expected: is_later(request),
             ..request.entry.clone()

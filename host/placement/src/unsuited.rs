@@ -35,7 +35,7 @@ struct Results {
     nodes: HashMap<String, Vec<Arc<NodeFacts>>>,
     /// Each once, whatever different requirements have it.
     unsuited: HashSet<Unsuited>,
-    by_requirements: HashMap<Requirements, Unsuited>,
+    by_requirements: HashMap<Hashed<Requirements>, Unsuited>,
     /// Bytes of these requirements.
     kept_bytes: usize,
 }
@@ -74,7 +74,7 @@ impl NodeSnapshot {
     pub fn unsuited<'a>(
         &self,
         controllers: impl Iterator<Item = &'a ControllerView> + Clone,
-        requirements: &Requirements,
+        requirements: &Hashed<Requirements>,
     ) -> Unsuited {
         let mut results = self.results.lock();
         // Thousands of requests of one pass have the same controllers.
@@ -107,7 +107,7 @@ impl NodeSnapshot {
 
 impl Results {
     /// Keeps a result. Returns the one that is shared.
-    fn keep(&mut self, requirements: &Requirements, unsuited: Unsuited) -> Unsuited {
+    fn keep(&mut self, requirements: &Hashed<Requirements>, unsuited: Unsuited) -> Unsuited {
         let bytes = requirements.bytes();
         let is_full = self.kept_bytes.saturating_add(bytes) > KEPT_BYTES_MAX;
         if is_full || self.by_requirements.len() >= KEPT_MAX {

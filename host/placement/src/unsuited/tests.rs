@@ -40,7 +40,7 @@ fn reasons(nodes: &[(&str, Change)], selector: &[(&str, &str)]) -> Vec<(String, 
             .collect(),
         scheduling: serde_json::from_value(json!({})).unwrap(),
     };
-    let snapshot = NodeSnapshot::of(nodes.collect());
+    let (snapshot, requirements) = (NodeSnapshot::of(nodes.collect()), requirements.into());
     let found = snapshot.unsuited(views.iter(), &requirements);
     assert_eq!(snapshot.unsuited(views.iter(), &requirements), found);
     found.iter().map(|(a, b)| (a.clone(), b.clone())).collect()
@@ -114,27 +114,33 @@ fn large_requirements_are_kept_within_a_bound() {
             node_selector: BTreeMap::from([large]),
             ..Requirements::default()
         };
-        snapshot.unsuited(views.iter(), &requirements);
+        snapshot.unsuited(views.iter(), &requirements.into());
         let results = snapshot.results.lock();
         assert!(results.kept_bytes <= KEPT_BYTES_MAX);
-        let kept = results.by_requirements.keys().map(Requirements::bytes);
+        let kept = results.by_requirements.keys();
+        let kept = kept.map(|requirements| requirements.bytes());
         assert_eq!(kept.sum::<usize>(), results.kept_bytes);
     }
 }
 
-#[test]
-fn requirements_with_equal_reasons_share_them() {
+/// The only node, of the controller `pod1`.
+fn one_cordoned_node() -> NodeSnapshot {
     let mut node = NodeFacts::default();
     node.labels.insert("ipunode".to_owned(), "pod1".to_owned());
     node.is_cordoned = true;
-    let snapshot = NodeSnapshot::of(vec![Arc::new(node)]);
+    NodeSnapshot::of(vec![Arc::new(node)])
+}
+
+#[test]
+fn requirements_with_equal_reasons_share_them() {
+    let snapshot = one_cordoned_node();
     let unsuited = |pool: &str| {
         let terms = json!({"tolerations": [{"key": pool, "operator": "Exists"}]});
         let requirements = Requirements {
             node_selector: BTreeMap::new(),
             scheduling: Some(serde_json::from_value(terms).unwrap()),
         };
-        snapshot.unsuited([view("pod1", 16, 0)].iter(), &requirements)
+        snapshot.unsuited([view("pod1", 16, 0)].iter(), &requirements.into())
     };
     let (one, other) = (unsuited("a"), unsuited("b"));
     assert_eq!(one.len(), 1);
@@ -143,12 +149,9 @@ fn requirements_with_equal_reasons_share_them() {
 
 #[test]
 fn another_list_of_controllers_has_other_results() {
-    let mut node = NodeFacts::default();
-    node.labels.insert("ipunode".to_owned(), "pod1".to_owned());
-    node.is_cordoned = true;
-    let snapshot = NodeSnapshot::of(vec![Arc::new(node)]);
+    let snapshot = one_cordoned_node();
     let unsuited = |views: &[ControllerView]| {
-        let found = snapshot.unsuited(views.iter(), &Requirements::default());
+        let found = snapshot.unsuited(views.iter(), &Hashed::default());
         found.len()
     };
     assert_eq!(unsuited(&[view("pod2", 16, 0)]), 0);

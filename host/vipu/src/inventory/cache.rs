@@ -70,7 +70,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn answered(&self) -> Option<&Inventory> {
+    fn inventory(&self) -> Option<&Inventory> {
         self.inventory.as_ref().ok()
     }
 }
@@ -267,8 +267,8 @@ impl State {
         self.unknown = Some(Instant::now());
     }
 
-    /// Stores a reading. Returns whether it is another inventory than the last one, and a caller
-    /// did not wait for it.
+    /// Stores a reading. Returns whether a caller did not wait for it, and it differs from the last
+    /// one.
     fn end_read(&mut self, began: Instant, inventory: Result<Inventory, VipuError>) -> bool {
         let is_late = std::mem::take(&mut self.is_late) && inventory.is_ok();
         let last = self.last.replace(Reading {
@@ -279,7 +279,7 @@ impl State {
         // The caller did not get one that was too old.
         let last = last.filter(|last| last.ended.elapsed() < LAST_AGE);
         let (last, now) = (last.as_ref(), self.last.as_ref());
-        is_late && last.and_then(Reading::answered) != now.and_then(Reading::answered)
+        is_late && last.and_then(Reading::inventory) != now.and_then(Reading::inventory)
     }
 
     /// The last reading, if it is fresh enough for a caller with `max_age`.
@@ -310,7 +310,7 @@ impl State {
     /// The partitions of the last reading.
     pub(super) fn last_list(&self) -> Arc<[ListedPartition]> {
         let reading = self.last.as_ref();
-        let inventory = reading.and_then(Reading::answered);
+        let inventory = reading.and_then(Reading::inventory);
         inventory.map_or_else(|| Arc::from([]), |inventory| inventory.partitions.clone())
     }
 
