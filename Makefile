@@ -124,7 +124,7 @@ test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and 
 	  INSTA_UPDATE=no tests/filtered.sh "differential webhook chart" --workspace --test apiserver && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
-	IPU_OPERATOR_KUBELET=oldest tests/filtered.sh "parallel" --workspace --test e2e
+	IPU_OPERATOR_KUBELET=oldest tests/filtered.sh "parallel image_delivery" --workspace --test e2e
 
 # It takes hours. `fuzz` needs a nightly compiler, and reports a missing one at the start.
 test-full: test ## run all checks for a release: every test including the long ones, and the benchmarks

@@ -45,7 +45,7 @@ use self::probes::{Readiness, Step};
 use crate::exposition::{self, Metrics};
 use crate::shutdown;
 
-pub use self::options::ControllerOptions;
+pub use self::options::{ControllerOptions, Delivery};
 
 /// Reason for the end of the controller process.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +101,7 @@ impl ControllerOptions {
                 max_ipus: Some(jobs.max_ipus_per_job),
             }),
             kueue: self.kueue.then_some((queued, kueue)),
+            agent_probes: self.agent_probes(),
             dry_runs,
             metrics,
         }

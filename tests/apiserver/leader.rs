@@ -30,6 +30,7 @@ fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHand
             jobs: &settings(),
             native_pods: None,
             kueue: None,
+            agent_probes: None,
             dry_runs: DryRuns::default(),
             metrics: &metrics,
         };

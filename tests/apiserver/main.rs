@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod again;
 mod agent;
+mod agent_probes;
 mod chart;
 #[cfg(test)]
 #[cfg(feature = "long")]

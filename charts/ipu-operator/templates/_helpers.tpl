@@ -291,14 +291,28 @@ The documentation of Graphcore's operator calls it a map, its values file a list
 work. Server-side apply refuses a name that occurs twice.
 */}}
 {{- define "ipu-operator.imagePullSecrets" -}}
+{{- range include "ipu-operator.imagePullSecretNames" . | fromJsonArray }}
+- name: {{ quote . }}
+{{- end }}
+{{- end -}}
+{{- define "ipu-operator.imagePullSecretNames" -}}
 {{- $given := .Values.global.imagePullSecrets -}}
 {{- $names := list -}}
 {{- range (kindIs "map" $given | ternary (list $given) $given) -}}
 {{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end -}}
 {{- end -}}
-{{- range uniq $names }}
-- name: {{ quote . }}
-{{- end }}
+{{- uniq $names | toJson -}}
+{{- end -}}
+
+{{- define "ipu-operator.agentDelivery" -}}
+{{- (.Values.agent | default dict).delivery | default "init" -}}
+{{- end -}}
+
+{{/* The Pods that probe nodes pull the agent's image as the release pulls its own. */}}
+{{- define "ipu-operator.agentProbePullSecrets" -}}
+{{- if eq (include "ipu-operator.agentDelivery" .) "auto" -}}
+{{- include "ipu-operator.imagePullSecretNames" . | fromJsonArray | join "," -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The type of a Service. alpha-5's documents write `clusterIP`, which Kubernetes refuses. */}}

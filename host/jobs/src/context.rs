@@ -1,6 +1,7 @@
 //! The state that all reconciles of jobs share: the client, the watch caches, and the verified
 //! rights. It only saves requests; a restart of the process loses nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -20,6 +21,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::build::{AgentDelivery, PodSettings};
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, JobRef, job_uid};
 use super::observe::Snapshot;
@@ -92,6 +94,18 @@ impl Context {
         if !self.views.jobs.contains(job) {
             self.forget(job);
         }
+    }
+
+    /// The settings of new Pods.
+    pub(super) fn pod_settings(&self) -> Cow<'_, PodSettings> {
+        let settings = &self.settings.pods;
+        if !self.shared.mountable.get() {
+            return Cow::Borrowed(settings);
+        }
+        Cow::Owned(PodSettings {
+            agent_delivery: AgentDelivery::Image,
+            ..settings.clone()
+        })
     }
 
     pub(super) fn jobs(&self, snapshot: &Snapshot) -> Api<RawJob> {

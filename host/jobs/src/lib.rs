@@ -5,6 +5,7 @@
 //!   [`executor`] carries the reconcile out over its effects. It reads as a table of contents.
 //! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts.
 //!   [`plan`] decides what to create and delete. These are pure.
+//! - [`delivery`] finds out whether nodes can mount the agent's image.
 //! - `kube_effects` and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods
 //!   and IPUPartitions, and [`status`] computes status and events.
 //!
@@ -16,6 +17,7 @@ pub mod build;
 pub mod cache;
 mod cache_sync;
 mod context;
+pub mod delivery;
 mod dependents_watch;
 pub mod executor;
 pub mod facts;
@@ -68,6 +70,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::build::PodSettings;
 use self::context::Context;
+use self::delivery::Mountable;
 use self::job_object::JobRef;
 use self::metrics::JobMetrics;
 use self::observe::ObserveError;
@@ -103,6 +106,8 @@ pub struct Shared {
     pub kueue: ServedGroup,
     /// What the API server has accepted lately.
     pub dry_runs: DryRuns,
+    /// Whether new Pods mount the agent's image, whatever their settings are.
+    pub mountable: Mountable,
 }
 
 /// A failure to start the controller.

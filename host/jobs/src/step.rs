@@ -63,7 +63,7 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> Stepped {
     }
     match read(context, &effects.snapshot) {
         Ok(job) => {
-            let settings = &context.settings.pods;
+            let settings = &context.pod_settings();
             // In a box, because its state is large.
             Box::pin(executor::reconcile(&job, settings, &mut effects, now)).await
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use ipu_jobs::delivery::{self, Mountable, ProbeSettings};
 use ipu_jobs::{JobSettings, Shared};
 use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
@@ -30,6 +31,9 @@ pub struct Reconcilers<'a> {
     /// Settings of the reconciler of queued jobs, which runs while Kueue is installed. `None`:
     /// there is none.
     pub kueue: Option<(KueueSettings, ServedGroup)>,
+    /// What the probes of nodes are built from, which decide how the agent gets into Pods. `None`:
+    /// there are none.
+    pub agent_probes: Option<ProbeSettings>,
     /// What the API server has accepted lately.
     pub dry_runs: DryRuns,
     /// Metrics of all.
@@ -90,7 +94,14 @@ async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &Cancellatio
             lead_queued(client, (settings, served.clone()), metrics, stop).await;
         }
     };
-    tokio::join!(pods, queued, lead_jobs(client, reconcilers, stop));
+    let mountable = Mountable::default();
+    let probed = async {
+        if let Some(probes) = &reconcilers.agent_probes {
+            delivery::follow(client.clone(), probes, &mountable, stop).await;
+        }
+    };
+    let jobs = lead_jobs(client, reconcilers, &mountable, stop);
+    tokio::join!(pods, queued, probed, jobs);
 }
 
 /// Reconciles queued jobs while Kueue is installed, until `stop`.
@@ -116,12 +127,18 @@ async fn lead_queued(
     }
 }
 
-async fn lead_jobs(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
+async fn lead_jobs(
+    client: &Client,
+    reconcilers: &Reconcilers<'_>,
+    mountable: &Mountable,
+    stop: &CancellationToken,
+) {
     let (settings, metrics) = (reconcilers.jobs, reconcilers.metrics.of_jobs());
     let kueue = reconcilers.kueue.as_ref();
     let shared = Shared {
         kueue: kueue.map(|(_, served)| served.clone()).unwrap_or_default(),
         dry_runs: reconcilers.dry_runs.clone(),
+        mountable: mountable.clone(),
     };
     while !stop.is_cancelled() {
         let run = ipu_jobs::run(

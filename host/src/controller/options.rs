@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use ipu_jobs::JobSettings;
 use ipu_jobs::build::{AgentDelivery, PodSettings};
+use ipu_jobs::delivery::ProbeSettings;
 use ipu_ports::certificates::Source;
 use ipu_ports::certificates::registration::CaBundles;
 use ipu_runtime::release::ReleaseOptions;
@@ -12,6 +13,18 @@ use ipu_runtime::scope::Scope;
 use ipu_runtime::telemetry::LogArguments;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use serde_json::{Value, json};
+
+/// How the agent gets into Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Delivery {
+    /// An init container copies it.
+    Init,
+    /// The kubelet mounts its image.
+    Image,
+    /// The kubelet mounts its image while probes have shown that all nodes can, and otherwise an
+    /// init container copies it.
+    Auto,
+}
 
 /// Options of the controller process.
 #[derive(Clone, Debug, Args)]
@@ -89,10 +102,22 @@ pub struct ControllerOptions {
     /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
-    /// How the agent of that image gets into Pods: init (an init container copies it) or image (the
-    /// kubelet mounts the image).
-    #[arg(long, env = "IPU_OPERATOR_AGENT_DELIVERY", default_value = "init", value_parser = delivery)]
-    pub agent_delivery: AgentDelivery,
+    /// How the agent of that image gets into Pods.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_AGENT_DELIVERY",
+        value_enum,
+        default_value = "init"
+    )]
+    pub agent_delivery: Delivery,
+    /// Names of the pull secrets for that image in the namespace of the release, separated by
+    /// commas: for the Pods that probe nodes.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_AGENT_PROBE_PULL_SECRETS",
+        value_delimiter = ','
+    )]
+    pub agent_probe_pull_secrets: Vec<String>,
     /// Requests and limits of launchers whose job sets none, as JSON.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
     pub launcher_resources: Option<ResourceRequirements>,
@@ -156,7 +181,10 @@ impl ControllerOptions {
                 avoid_failed_nodes: self.avoid_failed_nodes,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
-                agent_delivery: self.agent_delivery,
+                agent_delivery: match self.agent_delivery {
+                    Delivery::Init | Delivery::Auto => AgentDelivery::Init,
+                    Delivery::Image => AgentDelivery::Image,
+                },
                 launcher_resources: self.launcher_resources.clone(),
                 launcher_policy: self.launcher_policy.clone(),
                 start_timeout: seconds(self.start_timeout_seconds),
@@ -166,6 +194,19 @@ impl ControllerOptions {
             instance: self.release.pod_name.clone(),
             scope: self.release.scope.clone(),
         }
+    }
+
+    /// What the probes of nodes are built from. `None`: nothing depends on the nodes.
+    pub fn agent_probes(&self) -> Option<ProbeSettings> {
+        let are_probed = self.agent_delivery == Delivery::Auto;
+        are_probed.then(|| ProbeSettings {
+            namespace: self.release.namespace.clone(),
+            fullname: self.release.fullname.clone(),
+            pod_name: self.release.pod_name.clone(),
+            image: self.launcher_image.clone(),
+            pull_policy: self.launcher_image_pull_policy.clone(),
+            pull_secrets: self.agent_probe_pull_secrets.clone(),
+        })
     }
 
     /// Settings of the built-in guests.
@@ -183,14 +224,6 @@ impl ControllerOptions {
     fn named(&self, given: Option<&String>, suffix: &str) -> String {
         let by_default = || format!("{}{suffix}", self.release.fullname);
         given.cloned().unwrap_or_else(by_default)
-    }
-}
-
-fn delivery(text: &str) -> Result<AgentDelivery, String> {
-    match text {
-        "init" => Ok(AgentDelivery::Init),
-        "image" => Ok(AgentDelivery::Image),
-        _ => Err("it must be init or image".to_owned()),
     }
 }
 

@@ -90,26 +90,36 @@ pub fn idle(template: &PodSpec) -> Vec<String> {
 /// Adds the volume with the agent and the files: the agent's image, or a folder that an init
 /// container fills. `main` is the container that uses them.
 pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings, main: &Container) {
-    let mut volume = Volume {
-        name: AGENT_VOLUME.to_owned(),
-        ..Volume::default()
-    };
-    match delivery(job, settings) {
+    let volume = match delivery(job, settings) {
         AgentDelivery::Image => {
-            volume.image = Some(ImageVolumeSource {
-                pull_policy: settings.launcher_image_pull_policy.clone(),
-                reference: Some(settings.launcher_image.clone()),
-            });
+            let pull_policy = settings.launcher_image_pull_policy.as_deref();
+            image_volume(&settings.launcher_image, pull_policy)
         }
         AgentDelivery::Init => {
-            volume.empty_dir = Some(EmptyDirVolumeSource::default());
             // The first init container, so that the user's init containers can use the folder too.
             spec.init_containers
                 .get_or_insert_default()
                 .insert(0, install(job, settings, main));
+            Volume {
+                name: AGENT_VOLUME.to_owned(),
+                empty_dir: Some(EmptyDirVolumeSource::default()),
+                ..Volume::default()
+            }
         }
-    }
+    };
     spec.volumes.get_or_insert_default().push(volume);
+}
+
+/// The volume with the agent's image.
+pub fn image_volume(image: &str, pull_policy: Option<&str>) -> Volume {
+    Volume {
+        name: AGENT_VOLUME.to_owned(),
+        image: Some(ImageVolumeSource {
+            pull_policy: pull_policy.map(str::to_owned),
+            reference: Some(image.to_owned()),
+        }),
+        ..Volume::default()
+    }
 }
 
 /// Mounts the volume into a container.
@@ -216,7 +226,7 @@ fn resources(main: &Container) -> Option<ResourceRequirements> {
 /// Returns the strictest security context, so that only the user's Pod matters. The user is that of
 /// the other container, which has the user of the Pod if it names none: a namespace may allow
 /// certain users only.
-fn security_context(main: &Container) -> SecurityContext {
+pub fn security_context(main: &Container) -> SecurityContext {
     let main = main.security_context.clone().unwrap_or_default();
     SecurityContext {
         allow_privilege_escalation: Some(false),

@@ -16,9 +16,18 @@ use crate::validate::ValidJob;
 /// Name of the volume with the files of a launcher.
 const FILES: &str = "ipu-operator-files";
 
-/// Gives a launcher that mounts the agent's image the files for mpirun. The image has files at the
-/// same paths, because it is read-only, so that the runtime cannot create the targets of these
-/// mounts.
+/// A file: the annotation with its content, its name, and its mode.
+pub type File = (&'static str, &'static str, i32, String);
+
+/// The files for mpirun.
+pub fn of_launcher(hostfile: String, kubeexec: String) -> [File; 2] {
+    [
+        (labels::HOSTFILE_ANNOTATION, HOSTFILE, 0o444, hostfile),
+        (labels::KUBEEXEC_ANNOTATION, KUBEEXEC, 0o555, kubeexec),
+    ]
+}
+
+/// Gives a launcher that mounts the agent's image the files for mpirun.
 pub fn add_to_launcher(
     annotations: &mut BTreeMap<String, String>,
     spec: &mut PodSpec,
@@ -26,20 +35,19 @@ pub fn add_to_launcher(
     job: &ValidJob,
     settings: &PodSettings,
 ) {
-    let files = [
-        (
-            labels::HOSTFILE_ANNOTATION,
-            HOSTFILE,
-            0o444,
-            hostfile::hostfile(&job.name, hostfile::workers(job)),
-        ),
-        (
-            labels::KUBEEXEC_ANNOTATION,
-            KUBEEXEC,
-            0o555,
-            kubeexec(job, settings),
-        ),
-    ];
+    let hostfile = hostfile::hostfile(&job.name, hostfile::workers(job));
+    let files = of_launcher(hostfile, kubeexec(job, settings));
+    add(annotations, spec, container, files);
+}
+
+/// Adds files to a Pod that mounts the agent's image. The image has files at the same paths,
+/// because it is read-only, so that the runtime cannot create the targets of these mounts.
+pub fn add(
+    annotations: &mut BTreeMap<String, String>,
+    spec: &mut PodSpec,
+    container: &mut Container,
+    files: impl IntoIterator<Item = File>,
+) {
     let mut items = Vec::new();
     for (annotation, name, mode, content) in files {
         annotations.insert(annotation.to_owned(), content);
