@@ -12,14 +12,18 @@ const MESSAGES: &str = "messages";
 /// Words that are no reason of the operator: kinds, actions of events, types and states of
 /// conditions, and reasons of Kubernetes and Kueue.
 const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy Check ContainerCreating \
-    Create Delete DisruptionTarget Drained Duplicate End Error Failure False FieldValueInvalid Fields IPUJob \
-    InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NetworkAttachmentDefinition NoExecute NoSchedule Node NodeAffinity \
-    NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveLauncherPolicy ObserveNode ObserveServiceAccount OutOf PartialEq \
-    Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
-    PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
-    ResourceFlavor Restart Restarting Resume SMTAlignmentError Scale Shutdown Stalled Start StateUnknown StatefulSet \
-    Stop Suspend TemplateCurrent Terminated TooManyRequests TopologyAffinityError True UnexpectedAdmissionError \
-    Unknown Unlisted Unschedulable VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
+    Create CreateContainerConfigError CreateContainerError Delete DisruptionTarget Drained \
+    Duplicate End ErrImageNeverPull Error Exists Failure False FieldValueInvalid Fields IPUJob \
+    In InternalError Invalid InvalidImageName InvalidNodeInfo JSONPatch Listed Missing \
+    NetworkAttachmentDefinition Never NoExecute NoSchedule Node NodeAffinity NodeFailures \
+    NodePorts NodeShutdown NotReady ObserveJob ObserveLauncherPolicy ObserveNode \
+    ObserveServiceAccount OutOf PartialEq Partition Place Pod PodInitializing PodOSNotSupported \
+    PodOSSelectorNodeLabelDoesNotMatch PodReadyToStartContainers PodScheduled PodTemplate \
+    Preempted Preempting Queue Reconcile Release Reset ResourceFlavor Restart Restarting Resume \
+    RunContainerError SMTAlignmentError Scale Shutdown Stalled Start StateUnknown StatefulSet \
+    Stop Suspend TemplateCurrent Terminated TooManyRequests TopologyAffinityError True \
+    UnexpectedAdmissionError Unknown Unlisted Unschedulable VIPUController Workload \
+    WorkloadPriorityClass WorkloadStatus Write";
 
 fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
