@@ -16,6 +16,7 @@ use ipu_admission::server::router;
 use ipu_api::ipupolicy::Hook;
 use ipu_api::queueing;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
+use ipu_jobs::delivery::Mountable;
 use ipu_jobs::{JobSettings, trial};
 use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
@@ -84,7 +85,7 @@ impl ControllerOptions {
         &self,
         jobs: &'a JobSettings,
         kueue: ServedGroup,
-        dry_runs: DryRuns,
+        (dry_runs, mountable): (DryRuns, Mountable),
         metrics: &'a Metrics,
     ) -> Reconcilers<'a> {
         let queued = KueueSettings {
@@ -102,16 +103,17 @@ impl ControllerOptions {
             }),
             kueue: self.kueue.then_some((queued, kueue)),
             agent_probes: self.agent_probes(),
+            mountable,
             dry_runs,
             metrics,
         }
     }
 
     /// Returns what tries the Pods of admitted jobs.
-    fn pod_trial(&self, client: &Client, dry_runs: DryRuns) -> PodTrial {
+    fn pod_trial(&self, client: &Client, dry_runs: DryRuns, mountable: Mountable) -> PodTrial {
         let settings = self.jobs().pods;
         PodTrial::new(client.clone(), dry_runs, move |job| {
-            trial::pods(job, &settings)
+            trial::pods(job, &mountable.chosen(&settings))
         })
     }
 
@@ -226,8 +228,8 @@ async fn serve(
     let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
     let (served_kueue, kueue_watch) = kueue(options);
-    let dry_runs = DryRuns::default();
-    let pod_trial = options.pod_trial(&client, dry_runs.clone());
+    let (dry_runs, mountable) = (DryRuns::default(), Mountable::default());
+    let pod_trial = options.pod_trial(&client, dry_runs.clone(), mountable.clone());
     let (jobs, kueue) = (StoredJobs::new(client.clone()), served_kueue.clone());
     let context = metrics.of_webhooks(callers.clone(), kueue, pod_trial, jobs);
     let asked = router(guests.clone(), namespaces.clone(), context);
@@ -253,7 +255,7 @@ async fn serve(
         kueue: kueue_watch,
     };
     let jobs = options.jobs();
-    let reconcilers = options.reconcilers(&jobs, served_kueue, dry_runs, &metrics);
+    let reconcilers = options.reconcilers(&jobs, served_kueue, (dry_runs, mountable), &metrics);
     let (served, measured, _, (), (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),

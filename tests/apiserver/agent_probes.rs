@@ -3,11 +3,11 @@
 
 use cluster::wait::{Seen, eventually};
 use futures::StreamExt;
-use ipu_api::labels::{AGENT_VOLUME, MANAGED_BY_LABEL};
+use ipu_api::labels::{AGENT_VOLUME, MANAGED_BY, MANAGED_BY_LABEL};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::job::parallel;
@@ -52,14 +52,6 @@ fn probes(client: &Client) -> Api<Pod> {
     Api::namespaced(client.clone(), RELEASE)
 }
 
-/// The node that a probe has to run on.
-fn node_of(probe: &Pod) -> String {
-    let pointer = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution\
-                   /nodeSelectorTerms/0/matchFields/0/values/0";
-    let probe = json!(probe);
-    probe.pointer(pointer).unwrap().as_str().unwrap().to_owned()
-}
-
 /// The status that the kubelet of a node gives a probe.
 async fn status_on(client: &Client, node: &str) -> Option<Value> {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -75,21 +67,28 @@ async fn status_on(client: &Client, node: &str) -> Option<Value> {
     Some(json!({"phase": "Pending", "containerStatuses": [container]}))
 }
 
-/// The kubelets: each new probe gets its status.
+/// The kubelets: each new probe gets its status, and each deleted one ends.
 async fn run_probes(client: Client) {
     let named = watcher::Config::default().fields(&format!("metadata.name={PROBE}"));
     let found = watcher(probes(&client), named).default_backoff();
     let mut found = std::pin::pin!(found.applied_objects());
     while let Some(probe) = found.next().await {
         let Ok(probe) = probe else { continue };
-        let status = probe.status.clone().unwrap_or_default();
-        let is_new = status.container_statuses.is_none()
-            && status.phase.as_deref() == Some("Pending")
-            && probe.labels().contains_key(MANAGED_BY_LABEL);
-        if is_new && let Some(status) = status_on(&client, &node_of(&probe)).await {
+        // The probe may have gone meanwhile.
+        if probe.metadata.deletion_timestamp.is_some() {
+            let params = DeleteParams::default().grace_period(0);
+            let _ = probes(&client).delete(PROBE, &params).await;
+            continue;
+        }
+        let is_new = probe.status.is_none_or(|status| {
+            status.container_statuses.is_none() && status.phase.as_deref() == Some("Pending")
+        });
+        let node = probe.spec.and_then(|spec| spec.node_name);
+        if let Some(node) = node.filter(|_| is_new)
+            && let Some(status) = status_on(&client, &node).await
+        {
             let patch = Patch::Merge(json!({"status": status}));
             let params = PatchParams::default();
-            // The probe may have been deleted meanwhile.
             let _ = probes(&client).patch_status(PROBE, &params, &patch).await;
         }
     }
@@ -115,11 +114,8 @@ async fn pods_mount_the_agent_while_every_node_has_shown_that_it_can() {
     add_node(client, "new-b", NEW).await;
     // What an earlier process has left goes first.
     let earlier = json!({
-        "metadata": {"name": PROBE},
-        "spec": {
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "main", "image": "a"}],
-        },
+        "metadata": {"name": PROBE, "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+        "spec": {"nodeName": "lost", "containers": [{"name": "main", "image": "a"}]},
     });
     let earlier: Pod = serde_json::from_value(earlier).unwrap();
     let params = PostParams::default();
@@ -133,7 +129,7 @@ async fn pods_mount_the_agent_while_every_node_has_shown_that_it_can() {
     assert!(mounts(&installation, "first").await);
 
     add_node(client, "old", OLD).await;
-    let reason = "node old (kubelet v1.34.0 with containerd://2.4.2 on amd64): \
+    let reason = "node old (kubelet v1.34.0, containerd://2.4.2, amd64): \
                   CreateContainerError: no such volume";
     controller.says(reason).await;
     assert!(!mounts(&installation, "second").await);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
+use ipu_jobs::delivery::Mountable;
 use ipu_operator::controller::jobs::{self, Reconcilers};
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::dry_run::DryRuns;
@@ -31,6 +32,7 @@ fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHand
             native_pods: None,
             kueue: None,
             agent_probes: None,
+            mountable: Mountable::default(),
             dry_runs: DryRuns::default(),
             metrics: &metrics,
         };

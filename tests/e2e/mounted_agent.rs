@@ -48,7 +48,7 @@ pub(crate) fn run_mpirun(fixture: &Fixture) -> Result<(), Failed> {
 /// Waits until the leader has chosen what suits the kubelets of this cluster.
 async fn once_chosen(fixture: &Fixture) -> Result<(), Failed> {
     let reason = if fixture.settings.has_oldest_kubelet {
-        "a Pod with the image did not start within"
+        "a Pod with the image did not end within"
     } else {
         "each version of the nodes has executed the agent"
     };

@@ -304,8 +304,14 @@ work. Server-side apply refuses a name that occurs twice.
 {{- uniq $names | toJson -}}
 {{- end -}}
 
+{{/* The Pods that probe nodes are in the release's namespace, beside its Secrets and its accounts. */}}
 {{- define "ipu-operator.agentDelivery" -}}
-{{- (.Values.agent | default dict).delivery | default "init" -}}
+{{- $delivery := (.Values.agent | default dict).delivery | default "init" -}}
+{{- $served := include "ipu-operator.watchNamespaces" . | fromJsonArray -}}
+{{- if and (eq $delivery "auto") $served (not (has .Release.Namespace $served)) -}}
+{{- fail (printf "agent.delivery is auto, and watchNamespaces does not contain the release's own namespace %s, in which auto starts Pods: the controller would need the right to create Pods beside the release's Secrets and ServiceAccounts. Set agent.delivery to init, or to image if all nodes can mount images." .Release.Namespace) -}}
+{{- end -}}
+{{- $delivery -}}
 {{- end -}}
 
 {{/* The Pods that probe nodes pull the agent's image as the release pulls its own. */}}

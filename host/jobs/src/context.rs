@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::build::{AgentDelivery, PodSettings};
+use super::build::PodSettings;
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, JobRef, job_uid};
 use super::observe::Snapshot;
@@ -98,14 +98,7 @@ impl Context {
 
     /// The settings of new Pods.
     pub(super) fn pod_settings(&self) -> Cow<'_, PodSettings> {
-        let settings = &self.settings.pods;
-        if !self.shared.mountable.get() {
-            return Cow::Borrowed(settings);
-        }
-        Cow::Owned(PodSettings {
-            agent_delivery: AgentDelivery::Image,
-            ..settings.clone()
-        })
+        self.shared.mountable.chosen(&self.settings.pods)
     }
 
     pub(super) fn jobs(&self, snapshot: &Snapshot) -> Api<RawJob> {
@@ -119,7 +112,7 @@ impl Context {
     /// answer in time delays no job.
     pub(super) async fn trial_refusal(&self, job: &ValidJob) -> Option<Obstacle> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
-        let tried = trial::of_job(job, &self.settings.pods);
+        let tried = trial::of_job(job, &self.pod_settings());
         // A Pod is large.
         let trials = Box::pin(async {
             let refusals = tried

@@ -8,8 +8,10 @@
 
 mod choice;
 mod execute;
+mod node;
 mod probe;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,14 +22,15 @@ use ipu_runtime::trimmed::Guarded;
 use ipu_runtime::watch_store::Store;
 use ipu_runtime::{clock, wait};
 use k8s_openapi::api::core::v1::Node;
-use kube::runtime::watcher;
+use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::choice::{Findings, NodeVersion, Nodes};
-use crate::build::AgentDelivery;
+use self::choice::{Findings, Outcome};
+use self::node::{KnownNode, NodeVersion, Nodes};
+use crate::build::{AgentDelivery, PodSettings};
 
 /// Time between two looks whether a failed version is due again.
 const LOOK: Duration = Duration::from_secs(30);
@@ -62,9 +65,15 @@ impl ProbeSettings {
 pub struct Mountable(Arc<AtomicBool>);
 
 impl Mountable {
-    /// Whether all nodes can mount the image.
-    pub fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Applies the choice to the settings of new Pods.
+    pub fn chosen<'a>(&self, settings: &'a PodSettings) -> Cow<'a, PodSettings> {
+        if !self.0.load(Ordering::Relaxed) {
+            return Cow::Borrowed(settings);
+        }
+        Cow::Owned(PodSettings {
+            agent_delivery: AgentDelivery::Image,
+            ..settings.clone()
+        })
     }
 
     fn set(&self, value: bool) {
@@ -94,28 +103,34 @@ pub async fn follow(
     let _ = stop.run_until_cancelled(Box::pin(following)).await;
 }
 
-/// Keeps the versions of the nodes up to date. `None`: they are not listed yet.
+/// Keeps the nodes up to date. `None`: they are not listed yet. Heartbeats change nothing.
 async fn follow_nodes(client: &Client, known: &watch::Sender<Option<Nodes>>) {
     let events = cluster_wide::<Guarded<Node>>(client, watcher::Config::default());
     let mut store = Store::default();
     observe(readable(events), |event| {
-        store.apply_event(
+        let is_complete = matches!(event, Event::InitDone);
+        let changes = store.apply_event(
             event,
             |node| Some(node.name_any()),
-            |_, node, _| NodeVersion::of(&node),
+            |_, node, _| KnownNode::of(&node),
         );
-        let listed = store.is_listed().then(|| store.objects().clone());
-        known.send_if_modified(|known| {
-            let is_changed = *known != listed;
-            *known = listed;
-            is_changed
-        });
+        let mut changes = changes.iter();
+        let is_news =
+            changes.any(|change| store.objects().get(&change.key) != change.before.as_ref());
+        if is_complete || (is_news && store.is_listed()) {
+            known.send_replace(Some(store.objects().clone()));
+        }
     })
     .await;
 }
 
 /// A probe in progress.
-type Probe<'a> = BoxFuture<'a, (NodeVersion, Result<(), String>)>;
+struct Probe<'a> {
+    node: String,
+    version: NodeVersion,
+    node_changed: CancellationToken,
+    outcome: BoxFuture<'a, Outcome>,
+}
 
 struct Follower<'a> {
     client: Client,
@@ -126,21 +141,33 @@ struct Follower<'a> {
     said: Option<String>,
 }
 
+/// A replica that has lost the leadership knows nothing of the nodes any more.
+impl Drop for Follower<'_> {
+    fn drop(&mut self) {
+        self.mountable.set(false);
+    }
+}
+
 impl<'a> Follower<'a> {
     /// Makes one probe at a time.
     async fn run(mut self, mut nodes: watch::Receiver<Option<Nodes>>) {
         let mut probe: Option<Probe<'a>> = None;
         loop {
-            let known = nodes.borrow_and_update().clone().unwrap_or_default();
-            self.choose(&known);
-            if probe.is_none() {
-                probe = self.next(&known);
+            let known = nodes.borrow_and_update().clone();
+            self.choose(known.as_ref());
+            let known = known.unwrap_or_default();
+            match &probe {
+                None => probe = self.next(&known),
+                Some(probe) => probe.end_without(&known),
             }
             tokio::select! {
                 () = wait::changed(&mut nodes) => {}
-                (version, result) = ended(&mut probe) => {
-                    probe = None;
-                    self.findings.record(version, result, &known, clock::now());
+                outcome = ended(&mut probe) => {
+                    if let Some(Probe { node, version, .. }) = probe.take() {
+                        let known = nodes.borrow().clone().unwrap_or_default();
+                        let at = (&*node, version);
+                        self.findings.record(at, outcome, &known, clock::now());
+                    }
                 }
                 () = sleep(LOOK) => {}
             }
@@ -150,11 +177,18 @@ impl<'a> Follower<'a> {
     fn next(&self, nodes: &Nodes) -> Option<Probe<'a>> {
         let (node, version) = self.findings.due(nodes, clock::now())?;
         let (client, settings) = (self.client.clone(), self.settings);
-        let probe = async move { (version, execute::execute(client, settings, &node).await) };
-        Some(probe.boxed())
+        let node_changed = CancellationToken::new();
+        let (on, changed) = (node.clone(), node_changed.clone());
+        let outcome = async move { execute::execute(client, settings, &on, &changed).await };
+        Some(Probe {
+            node,
+            version,
+            node_changed,
+            outcome: outcome.boxed(),
+        })
     }
 
-    fn choose(&mut self, nodes: &Nodes) {
+    fn choose(&mut self, nodes: Option<&Nodes>) {
         let (delivery, reason) = self.findings.choose(nodes);
         self.mountable.set(delivery == AgentDelivery::Image);
         if self.said.as_ref() != Some(&reason) {
@@ -164,10 +198,20 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// Awaits the end of a probe, if there is one.
-async fn ended(probe: &mut Option<Probe<'_>>) -> (NodeVersion, Result<(), String>) {
+impl Probe<'_> {
+    /// Ends a probe that can show nothing any more, so that others need not wait for it.
+    fn end_without(&self, nodes: &Nodes) {
+        let node = nodes.get(&self.node);
+        if node.is_none_or(|node| node.version != self.version || !node.is_ready) {
+            self.node_changed.cancel();
+        }
+    }
+}
+
+/// Awaits the outcome of a probe, if there is one.
+async fn ended(probe: &mut Option<Probe<'_>>) -> Outcome {
     match probe {
-        Some(probe) => probe.await,
+        Some(probe) => (&mut probe.outcome).await,
         None => future::pending().await,
     }
 }

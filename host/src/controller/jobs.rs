@@ -34,6 +34,8 @@ pub struct Reconcilers<'a> {
     /// What the probes of nodes are built from, which decide how the agent gets into Pods. `None`:
     /// there are none.
     pub agent_probes: Option<ProbeSettings>,
+    /// What they have shown.
+    pub mountable: Mountable,
     /// What the API server has accepted lately.
     pub dry_runs: DryRuns,
     /// Metrics of all.
@@ -94,14 +96,12 @@ async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &Cancellatio
             lead_queued(client, (settings, served.clone()), metrics, stop).await;
         }
     };
-    let mountable = Mountable::default();
     let probed = async {
         if let Some(probes) = &reconcilers.agent_probes {
-            delivery::follow(client.clone(), probes, &mountable, stop).await;
+            delivery::follow(client.clone(), probes, &reconcilers.mountable, stop).await;
         }
     };
-    let jobs = lead_jobs(client, reconcilers, &mountable, stop);
-    tokio::join!(pods, queued, probed, jobs);
+    tokio::join!(pods, queued, probed, lead_jobs(client, reconcilers, stop));
 }
 
 /// Reconciles queued jobs while Kueue is installed, until `stop`.
@@ -127,18 +127,13 @@ async fn lead_queued(
     }
 }
 
-async fn lead_jobs(
-    client: &Client,
-    reconcilers: &Reconcilers<'_>,
-    mountable: &Mountable,
-    stop: &CancellationToken,
-) {
+async fn lead_jobs(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
     let (settings, metrics) = (reconcilers.jobs, reconcilers.metrics.of_jobs());
     let kueue = reconcilers.kueue.as_ref();
     let shared = Shared {
         kueue: kueue.map(|(_, served)| served.clone()).unwrap_or_default(),
         dry_runs: reconcilers.dry_runs.clone(),
-        mountable: mountable.clone(),
+        mountable: reconcilers.mountable.clone(),
     };
     while !stop.is_cancelled() {
         let run = ipu_jobs::run(

@@ -5,24 +5,21 @@ use std::collections::BTreeMap;
 use ipu_api::labels::{self, AGENT_VOLUME};
 use ipu_text::sanitize;
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerState, LocalObjectReference, NodeAffinity, NodeSelector,
-    NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, ResourceRequirements, SecurityContext,
-    Toleration,
+    Container, ContainerState, LocalObjectReference, Pod, PodSpec, ResourceRequirements,
+    SecurityContext, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::ProbeSettings;
+use super::choice::Outcome;
 use crate::build::{agent, agent_files};
 
 /// Seconds after which the kubelet ends a probe that its operator has forgotten.
 const DEADLINE: i64 = 300;
 
-/// The user of the operator's image.
-const USER: i64 = 65_532;
-
-/// Most characters of a text of the kubelet.
-const TEXT_MAX: usize = 300;
+/// Most bytes of a reason.
+pub(super) const TEXT_MAX: usize = 400;
 
 /// Reasons of a waiting container that does not start by itself.
 const FATAL: [&str; 5] = [
@@ -33,16 +30,17 @@ const FATAL: [&str; 5] = [
     "RunContainerError",
 ];
 
-/// Builds a Pod that runs on one node, also if that is cordoned or tainted. It mounts what a
-/// launcher mounts, and ends at once. `owner` is the Pod of this process, with which it is deleted.
+/// Builds a Pod that mounts what a launcher mounts, and ends at once. It names its node, so that it
+/// runs there also if the node is cordoned or tainted, and so that the scheduler evicts nothing for
+/// it. `owner` is the Pod of this process, with which it is deleted.
 pub(super) fn pod(settings: &ProbeSettings, node: &str, owner: Option<OwnerReference>) -> Pod {
     let mut container = container(settings);
     let mut spec = PodSpec {
         active_deadline_seconds: Some(DEADLINE),
-        affinity: Some(only_on(node)),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         image_pull_secrets: Some(secrets(&settings.pull_secrets)),
+        node_name: Some(node.to_owned()),
         restart_policy: Some("Never".to_owned()),
         termination_grace_period_seconds: Some(1),
         tolerations: Some(vec![Toleration {
@@ -82,11 +80,10 @@ fn container(settings: &ProbeSettings) -> Container {
     let little: BTreeMap<_, _> = little
         .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
         .into();
-    let user = Container {
+    // The user is that of the image: a cluster may give each namespace others.
+    let without_root = Container {
         security_context: Some(SecurityContext {
             run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            run_as_group: Some(USER),
             ..SecurityContext::default()
         }),
         ..Container::default()
@@ -101,7 +98,7 @@ fn container(settings: &ProbeSettings) -> Container {
             requests: Some(little),
             claims: None,
         }),
-        security_context: Some(agent::security_context(&user)),
+        security_context: Some(agent::security_context(&without_root)),
         ..Container::default()
     }
 }
@@ -113,29 +110,7 @@ fn secrets(names: &[String]) -> Vec<LocalObjectReference> {
         .collect()
 }
 
-/// As the DaemonSet controller chooses the node of a Pod.
-fn only_on(node: &str) -> Affinity {
-    let is_node = NodeSelectorRequirement {
-        key: "metadata.name".to_owned(),
-        operator: "In".to_owned(),
-        values: Some(vec![node.to_owned()]),
-    };
-    let term = NodeSelectorTerm {
-        match_fields: Some(vec![is_node]),
-        match_expressions: None,
-    };
-    Affinity {
-        node_affinity: Some(NodeAffinity {
-            required_during_scheduling_ignored_during_execution: Some(NodeSelector {
-                node_selector_terms: vec![term],
-            }),
-            preferred_during_scheduling_ignored_during_execution: None,
-        }),
-        ..Affinity::default()
-    }
-}
-
-/// A sidecar of a mesh would keep the Pod from its end.
+/// A sidecar of a mesh is of no use to the probe, and delays its start.
 fn without_sidecars() -> BTreeMap<String, String> {
     let asked = [
         ("linkerd.io/inject", "disabled"),
@@ -146,21 +121,23 @@ fn without_sidecars() -> BTreeMap<String, String> {
         .into()
 }
 
-/// Returns what a probe has shown. `None`: it has not ended, and may do so by itself.
-pub(super) fn result(pod: &Pod) -> Option<Result<(), String>> {
+/// Returns what a probe has shown. `None`: it has not ended, and may do so by itself. Its own
+/// container decides: one that a webhook has added may go on.
+pub(super) fn outcome(pod: &Pod) -> Option<Outcome> {
+    let state = state(pod).unwrap_or_default();
+    let has_succeeded = state.terminated.as_ref().map(|ended| ended.exit_code == 0);
+    let waiting = state.waiting.and_then(|waiting| waiting.reason);
+    let has_stopped = waiting.is_some_and(|reason| FATAL.contains(&&*reason));
     let phase = pod
         .status
         .as_ref()
         .and_then(|status| status.phase.as_deref());
-    let has_stopped = state(pod)
-        .and_then(|state| state.waiting)
-        .and_then(|waiting| waiting.reason)
-        .is_some_and(|reason| FATAL.contains(&&*reason));
-    match phase {
-        Some("Succeeded") => Some(Ok(())),
-        Some("Failed") => Some(Err(why(pod))),
-        _ if has_stopped => Some(Err(why(pod))),
-        _ => None,
+    match has_succeeded {
+        Some(true) => Some(Outcome::Mounts),
+        None if phase == Some("Succeeded") => Some(Outcome::Mounts),
+        Some(false) => Some(Outcome::Refuses(why(pod))),
+        None if has_stopped || phase == Some("Failed") => Some(Outcome::Refuses(why(pod))),
+        None => None,
     }
 }
 
@@ -170,20 +147,15 @@ pub(super) fn why(pod: &Pod) -> String {
     let status = pod.status.clone().unwrap_or_default();
     let waiting = state.waiting.map(|one| (one.reason, one.message));
     let ended = state.terminated.map(|one| (one.reason, one.message));
-    let unscheduled = status
-        .conditions
-        .into_iter()
-        .flatten()
-        .find(|one| one.type_ == "PodScheduled" && one.status == "False")
-        .map(|one| (one.reason, one.message));
     let own = Some((status.reason, status.message));
-    let said = [ended, waiting, unscheduled, own].into_iter().flatten();
-    let said = said.filter_map(|(reason, message)| match (reason, message) {
+    let said = [ended, waiting, own].into_iter().flatten();
+    let mut said = said.filter_map(|(reason, message)| match (reason, message) {
         (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
         (reason, message) => reason.or(message),
     });
-    let said = said.into_iter().next();
-    let said = said.unwrap_or_else(|| "its status has no reason".to_owned());
+    let said = said
+        .next()
+        .unwrap_or_else(|| "its status has no reason".to_owned());
     sanitize(&said, TEXT_MAX)
 }
 
@@ -228,39 +200,39 @@ mod tests {
     }
 
     #[test]
-    fn only_a_probe_that_cannot_change_any_more_has_a_result() {
+    fn only_a_probe_that_cannot_change_any_more_has_an_outcome() {
         let waiting = |reason| json!({"waiting": {"reason": reason, "message": "why"}});
-        let ended =
-            json!({"terminated": {"exitCode": 1, "reason": "StartError", "message": "why"}});
-        let evicted = json!({"phase": "Failed", "reason": "Evicted"});
-        let is = |pod: &Pod, expected: Option<Result<(), &str>>| {
-            let expected = expected.map(|result| result.map_err(str::to_owned));
-            assert_eq!(result(pod), expected, "{pod:?}");
+        let ended = |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "message": "why"}});
+        let unfinished = |pod: &Pod| assert_eq!(outcome(pod), None, "{pod:?}");
+        let mounts = |pod: &Pod| assert_eq!(outcome(pod), Some(Outcome::Mounts), "{pod:?}");
+        let refuses = |pod: &Pod, reason: &str| {
+            let expected = Some(Outcome::Refuses(reason.to_owned()));
+            assert_eq!(outcome(pod), expected, "{pod:?}");
         };
-        is(&Pod::default(), None);
-        is(&with_status(&json!({"phase": "Pending"})), None);
+        unfinished(&Pod::default());
+        unfinished(&with_status(&json!({"phase": "Pending"})));
         for reason in ["ContainerCreating", "ImagePullBackOff"] {
-            is(&in_state("Pending", &waiting(reason)), None);
+            unfinished(&in_state("Pending", &waiting(reason)));
         }
-        is(&in_state("Running", &json!({"running": {}})), None);
-        is(&with_status(&json!({"phase": "Succeeded"})), Some(Ok(())));
-        let refused = in_state("Pending", &waiting("CreateContainerError"));
-        is(&refused, Some(Err("CreateContainerError: why")));
-        is(&in_state("Failed", &ended), Some(Err("StartError: why")));
-        is(&with_status(&evicted), Some(Err("Evicted")));
+        unfinished(&in_state("Running", &json!({"running": {}})));
+        mounts(&with_status(&json!({"phase": "Succeeded"})));
+        // A sidecar goes on.
+        mounts(&in_state("Running", &ended(0, "Completed")));
+        refuses(
+            &in_state("Running", &ended(128, "StartError")),
+            "StartError: why",
+        );
+        let stopped = in_state("Pending", &waiting("CreateContainerError"));
+        refuses(&stopped, "CreateContainerError: why");
+        let full = json!({"phase": "Failed", "reason": "OutOfcpu", "message": "why"});
+        refuses(&with_status(&full), "OutOfcpu: why");
         let unexplained = with_status(&json!({"phase": "Failed"}));
-        is(&unexplained, Some(Err("its status has no reason")));
+        refuses(&unexplained, "its status has no reason");
     }
 
     #[test]
     fn a_probe_that_waits_says_why() {
         let creating = json!({"waiting": {"reason": "ContainerCreating"}});
         assert_eq!(why(&in_state("Pending", &creating)), "ContainerCreating");
-        let unscheduled = json!({"phase": "Pending", "conditions": [{
-            "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-            "message": "0/3 nodes are available",
-        }]});
-        let expected = "Unschedulable: 0/3 nodes are available";
-        assert_eq!(why(&with_status(&unscheduled)), expected);
     }
 }
