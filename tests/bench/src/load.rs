@@ -29,7 +29,7 @@ pub use partitions::{
     Backlog, Decided, Many, Period, Recorded, Size, Waiting, backlog, bare_partitions, decisions,
     many_partitions, queries, record_partitions, waiting,
 };
-pub use product::{Sizes, ipu_operator, sizes};
+pub use product::{LauncherRights, Sizes, ipu_operator, sizes};
 pub use race::{Contender, Race, RaceOptions, Ratios, race};
 pub(crate) use submit::{jobs, once_served};
 

@@ -35,12 +35,16 @@ struct Cli {
 }
 
 /// All contenders of the race.
-const ALL: [Contender; 4] = [
+const ALL: [Contender; 5] = [
     Contender::MpiOperator,
     Contender::MpiOperatorAfterWorkers,
     Contender::IpuOperator,
+    Contender::IpuOperatorSharedRights,
     Contender::BareLoop,
 ];
+
+/// The contenders that are compared with each other one.
+const OURS: [Contender; 2] = [Contender::IpuOperator, Contender::IpuOperatorSharedRights];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -69,7 +73,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the medians of all contenders, and how this operator compares with each other one.
+/// Prints the medians of all contenders, and how this operator compares with the others.
 fn print_race(race: &Race, options: &RaceOptions) {
     for contender in &options.contenders {
         println!("{}:", name(*contender));
@@ -79,12 +83,20 @@ fn print_race(race: &Race, options: &RaceOptions) {
             }
         }
     }
-    for other in &options.contenders {
-        for (what, figure) in FIGURES {
-            let ratios = race.ratios(Contender::IpuOperator, *other, figure);
-            if let Some(ratios) = ratios.filter(|_| *other != Contender::IpuOperator) {
-                println!("ipu-operator / {}, {what}: {}", name(*other), shown(ratios));
-            }
+    let others = |one| {
+        options
+            .contenders
+            .iter()
+            .filter(move |other| **other != one)
+    };
+    let pairs = OURS
+        .into_iter()
+        .flat_map(|one| others(one).map(move |other| (one, *other)));
+    for ((one, other), (what, figure)) in
+        pairs.flat_map(|pair| FIGURES.map(|figure| (pair, figure)))
+    {
+        if let Some(ratios) = race.ratios(one, other, figure) {
+            println!("{} / {}, {what}: {}", name(one), name(other), shown(ratios));
         }
     }
 }
@@ -116,6 +128,7 @@ fn name(contender: Contender) -> &'static str {
         Contender::MpiOperator => "mpi-operator",
         Contender::MpiOperatorAfterWorkers => "mpi-operator, launchers after their workers",
         Contender::IpuOperator => "ipu-operator",
+        Contender::IpuOperatorSharedRights => "ipu-operator with shared rights",
         Contender::BareLoop => "the bare loop",
     }
 }

@@ -7,7 +7,7 @@ use cluster::wait::{Seen, until};
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::json;
 
-use super::product::{Product, job};
+use super::product::{Product, Setup, job};
 use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
 
@@ -32,7 +32,12 @@ pub struct LargeJob {
 /// Runs a job of each size, in multiples of 64 workers up to 256, on an otherwise idle operator.
 pub async fn large_jobs(sizes: &[usize]) -> Result<Vec<LargeJob>, LoadError> {
     let ipus = u32::try_from(OF_A_PARTITION).unwrap_or(u32::MAX);
-    let product = Product::start_with(CONTROLLERS, ipus, false).await?;
+    let setup = Setup {
+        controllers: CONTROLLERS,
+        ipus,
+        ..Setup::default()
+    };
+    let product = Product::start_with(setup).await?;
     let mut measured = Vec::new();
     let mut pods = 0;
     for workers in sizes {

@@ -12,7 +12,7 @@ use vipu_simulator::Simulator;
 use vipu_simulator::faults::Method;
 
 use super::fake_node::end_all;
-use super::product::{Product, job};
+use super::product::{Product, Setup, job};
 use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
 
@@ -40,7 +40,12 @@ pub struct ManyJobs {
 /// # Errors
 /// Also if a partition was created twice or not at all, or remains.
 pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
-    let product = Product::start_with(CONTROLLERS, IPUS, false).await?;
+    let setup = Setup {
+        controllers: CONTROLLERS,
+        ipus: IPUS,
+        ..Setup::default()
+    };
+    let product = Product::start_with(setup).await?;
     let begun = Instant::now();
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
     submit(&of_jobs, count, passing).await?;

@@ -1,10 +1,10 @@
 //! The IPU Operator under load: its own programs and its chart, on an API server without nodes.
 
+mod setup;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cluster::command;
 use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::http;
 use cluster::log_tail::LogTail;
@@ -26,21 +26,19 @@ use super::consumption::Consumption;
 use super::fake_node::{FakeNode, end_all};
 use super::running_jobs::RunningJobs;
 use super::submit::{jobs, submit};
-use super::vipu_controllers::{entries, label, simulators};
+use super::vipu_controllers::{label, simulators};
 use super::{Load, LoadError, PATIENCE, accounts, api, as_figure, plane};
 use cluster::api_writes::Writes;
+use setup::{install, values};
+
+pub use setup::LauncherRights;
+pub(super) use setup::Setup;
 
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";
 
 /// Name of the job, or of the partition's owner, whose objects the bare loop copies.
 pub(super) const FIRST: &str = "first-0";
-
-/// IPUs of each simulated V-IPU controller: as many as the largest machines of this kind had.
-const IPUS: u32 = 4096;
-
-/// Number of V-IPU controllers: two IPUs for each of more jobs than are ever submitted.
-const CONTROLLERS: usize = 8;
 
 /// The variable with the path of a program's kubeconfig.
 const KUBECONFIG: &str = "KUBECONFIG";
@@ -68,15 +66,28 @@ impl Sizes {
 
 /// Measures jobs until their status says that they run. Also returns the objects of one job, for
 /// the bare loop.
-pub async fn ipu_operator(count: usize, fsync: bool) -> Result<(Load, Vec<Value>), LoadError> {
-    let product = Product::start_with(CONTROLLERS, IPUS, fsync).await?;
+pub async fn ipu_operator(
+    count: usize,
+    rights: LauncherRights,
+    fsync: bool,
+) -> Result<(Load, Vec<Value>), LoadError> {
+    let setup = Setup {
+        rights,
+        fsync,
+        ..Setup::default()
+    };
+    let product = Product::start_with(setup).await?;
     let of_jobs = jobs(&product.client, "graphcore.ai", "v1alpha1", "IPUJob");
     let running = RunningJobs::follow(of_jobs, |job| {
         job.data["status"]["launcherStatus"] == "Running"
     });
     product.submit("first", 1).await?;
     running.once(1, PATIENCE).await?;
-    let objects = product.objects_of(FIRST).await?;
+    let objects = match rights {
+        LauncherRights::OfJob => product.objects_of(FIRST).await?,
+        // Nothing copies these jobs.
+        LauncherRights::Shared => Vec::new(),
+    };
     let before = Writes::so_far(&product.client).await.map_err(Box::new)?;
     let used = Consumption::of_api_server(&product.plane)?;
     let begun = Instant::now();
@@ -124,34 +135,26 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// With V-IPU controllers that have free capacity for all.
     pub(super) async fn start() -> Result<Self, LoadError> {
-        Self::start_with(CONTROLLERS, IPUS, false).await
+        Self::start_with(Setup::default()).await
     }
 
-    /// With this number of V-IPU controllers of this number of IPUs each. `fsync`: etcd flushes
-    /// each write to disk.
-    pub(super) async fn start_with(
-        controllers: usize,
-        ipus: u32,
-        fsync: bool,
-    ) -> Result<Self, LoadError> {
+    pub(super) async fn start_with(setup: Setup) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
         let tools = Tools::fetch_some(&settings, &Progress::start(), &names)?;
-        let plane = plane(fsync).await?;
+        let plane = plane(setup.fsync).await?;
         let client = plane.client().await?;
-        let simulators = simulators(controllers, ipus).await?;
+        let simulators = simulators(setup.controllers, setup.ipus).await?;
         let failed = |source| LoadError::Start("the operator", source);
         let ports = free_ports().map_err(failed)?;
-        // Helm splits a value at each comma.
-        let entries = entries(&simulators).join("\\,");
-        install(&settings, &tools, &plane, ports, &entries)?;
-        for index in 0..controllers {
+        let values = values(ports, &simulators, setup.rights);
+        install(&settings, &tools, &plane, &values)?;
+        for index in 0..setup.controllers {
             labelled_node(&client, &label(index)).await?;
         }
         let scratch = tempfile::tempdir().map_err(failed)?;
-        let mut programs = programs(&settings, &plane, ports, scratch.path());
+        let mut programs = programs(&settings, &plane, ports, setup.rights, scratch.path());
         for program in &mut programs {
             let account = match program.name {
                 "controller" => format!("{RELEASE}-controller-manager"),
@@ -239,36 +242,6 @@ impl Product {
     }
 }
 
-/// Installs the chart as a user does. Its Pods never run: there is no node for them.
-fn install(
-    settings: &Settings,
-    tools: &Tools,
-    plane: &ControlPlane,
-    [webhooks, _, _, _, _]: [u16; 5],
-    controllers: &str,
-) -> Result<(), LoadError> {
-    let mut helm = Command::new(tools.program("helm"));
-    helm.args(["install", RELEASE, "charts/ipu-operator"])
-        .args(["--namespace", RELEASE, "--create-namespace"])
-        .args([
-            "--set-string",
-            &format!("global.vipuControllers={controllers}"),
-        ])
-        .args(["--set", &format!("admissionWebhooks.port={webhooks}")])
-        // The address of the Service leads to this machine, so its port is the webhooks' own.
-        .args([
-            "--set",
-            &format!("admissionWebhooks.service.servicePort={webhooks}"),
-        ])
-        .arg("--kubeconfig")
-        .arg(plane.kubeconfig())
-        .current_dir(&settings.checkout);
-    command::run(&mut helm).map_err(|source| LoadError::Command {
-        action: "install the chart",
-        source,
-    })
-}
-
 /// A node with the label `ipunode=<label>` of a simulated controller.
 pub(super) async fn labelled_node(client: &Client, label: &str) -> Result<(), LoadError> {
     let node = Node {
@@ -316,9 +289,10 @@ fn programs(
     settings: &Settings,
     plane: &ControlPlane,
     [webhooks, probes, rest, secure, metrics]: [u16; 5],
+    rights: LauncherRights,
     scratch: &Path,
 ) -> Vec<Program> {
-    let controller = [
+    let mut controller = vec![
         format!("--webhook-port={webhooks}"),
         format!("--probe-port={probes}"),
         format!("--metrics-port={metrics}"),
@@ -327,6 +301,9 @@ fn programs(
         "--webhook-owner=false".to_owned(),
         "--launcher-image=example.org/ipu-operator:1".to_owned(),
     ];
+    if rights == LauncherRights::Shared {
+        controller.push(format!("--launcher-policy={RELEASE}-launchers.{RELEASE}"));
+    }
     let proxy = [
         format!("--port={rest}"),
         format!("--secure-port={secure}"),

@@ -1,7 +1,9 @@
 //! The race: contenders take turns in the order A-B-B-A, so that neither has the quieter machine,
 //! and each run of one is compared with the nearest run of another.
 
-use super::{LauncherCreation, Load, LoadError, bare_loop, ipu_operator, mpi_operator};
+use super::{
+    LauncherCreation, LauncherRights, Load, LoadError, bare_loop, ipu_operator, mpi_operator,
+};
 
 /// What creates the Pods of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -13,6 +15,8 @@ pub enum Contender {
     MpiOperatorAfterWorkers,
     /// This operator.
     IpuOperator,
+    /// The same with `launcher.sharedRights`.
+    IpuOperatorSharedRights,
     /// A loop that sends the writes of this operator's last run.
     BareLoop,
 }
@@ -62,9 +66,12 @@ pub async fn race(
                 mpi_operator(jobs, LauncherCreation::WaitForWorkersReady, fsync).await?
             }
             Contender::IpuOperator => {
-                let (load, objects) = ipu_operator(jobs, fsync).await?;
+                let (load, objects) = ipu_operator(jobs, LauncherRights::OfJob, fsync).await?;
                 last = Some((load.clone(), objects));
                 load
+            }
+            Contender::IpuOperatorSharedRights => {
+                ipu_operator(jobs, LauncherRights::Shared, fsync).await?.0
             }
             Contender::BareLoop => {
                 let (like, objects) = last.as_ref().ok_or_else(|| {
