@@ -6,12 +6,13 @@ mod pods_made;
 
 use std::time::{Duration, SystemTime};
 
+use cluster::command::CommandError;
 use cluster::http::{self, HttpError};
 use cluster::progress::Progress;
 use cluster::tools::{Tools, ToolsError};
 use cluster::wait::{Seen, WaitedTooLong, until};
 use harness::demo::Operated;
-use harness::operator::Installed;
+use harness::operator::{self, Installed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, PostParams};
@@ -41,6 +42,9 @@ pub enum StartupError {
     /// mpi-operator could not be started.
     #[error("failed to start what the operator is compared with")]
     Peer(#[from] LoadError),
+    /// The release could not be upgraded.
+    #[error("failed to let Pods mount the agent's image")]
+    Upgrade(#[source] CommandError),
     /// A simulated V-IPU controller refused its timings.
     #[error("failed to set the durations of a V-IPU controller's work")]
     Timings(#[from] HttpError),
@@ -131,7 +135,25 @@ pub async fn measure(
         form_within(operated, forming_ms).await?;
         pairs.push(pair(client, forming_ms, both).await?);
     }
+    mount_agents(installed, client).await?;
+    form_within(operated, 0).await?;
+    let mounted = (Contender::MpiJob, Contender::LauncherOfImage);
+    pairs.push(pair(client, 0, mounted).await?);
     Ok(pairs)
+}
+
+/// Lets new Pods mount the agent's image, and waits until no controller with the old value is left.
+async fn mount_agents(installed: &Installed, client: &Client) -> Result<(), StartupError> {
+    let upgraded = installed.release.upgrade(&["agent.delivery=image"]);
+    upgraded.map_err(StartupError::Upgrade)?;
+    let controllers: Api<Pod> = Api::namespaced(client.clone(), operator::NAMESPACE);
+    let selected = ListParams::default().labels("app.kubernetes.io/component=controller");
+    until("the former controller to end", PATIENCE, async || {
+        let left = controllers.list_metadata(&selected).await?.items.len();
+        Ok::<_, kube::Error>(Seen::when(left, |left| *left == 1))
+    })
+    .await?;
+    Ok(())
 }
 
 /// Sets how long the simulated controllers take to form a partition. With 0, only the operator's

@@ -20,6 +20,8 @@ pub(super) enum Contender {
     Worker,
     /// The launcher of an IPUJob, once its two workers are ready.
     Launcher,
+    /// The same in a release with `agent.delivery=image`.
+    LauncherOfImage,
     /// The launcher of mpi-operator, once its two workers are ready.
     MpiJob,
 }
@@ -31,6 +33,7 @@ impl Contender {
             Self::BatchJob => "a batch Job",
             Self::Worker => "an IPUJob of one worker",
             Self::Launcher => "the launcher of an IPUJob with two workers",
+            Self::LauncherOfImage => "the same with agent.delivery=image",
             Self::MpiJob => "the launcher of an MPIJob with two workers",
         }
     }
@@ -41,6 +44,7 @@ impl Contender {
             Self::BatchJob => "batch",
             Self::Worker => "single",
             Self::Launcher => "parallel",
+            Self::LauncherOfImage => "mounted",
             Self::MpiJob => "mpi",
         }
     }
@@ -50,7 +54,7 @@ impl Contender {
         match self {
             Self::BatchJob => format!("{name}-"),
             Self::Worker => format!("{name}-worker-0"),
-            Self::Launcher | Self::MpiJob => format!("{name}-launcher"),
+            Self::Launcher | Self::LauncherOfImage | Self::MpiJob => format!("{name}-launcher"),
         }
     }
 
@@ -58,7 +62,9 @@ impl Contender {
     pub(super) fn api(self, client: &Client) -> Api<DynamicObject> {
         let (group, version, kind) = match self {
             Self::BatchJob => ("batch", "v1", "Job"),
-            Self::Worker | Self::Launcher => ("graphcore.ai", "v1alpha1", "IPUJob"),
+            Self::Worker | Self::Launcher | Self::LauncherOfImage => {
+                ("graphcore.ai", "v1alpha1", "IPUJob")
+            }
             Self::MpiJob => ("kubeflow.org", "v2beta1", "MPIJob"),
         };
         jobs(client, group, version, kind)
@@ -72,7 +78,9 @@ impl Contender {
         let (version, kind, spec) = match self {
             Self::BatchJob => ("batch/v1", "Job", batch_job()),
             Self::Worker => ("graphcore.ai/v1alpha1", "IPUJob", worker()),
-            Self::Launcher => ("graphcore.ai/v1alpha1", "IPUJob", launcher()),
+            Self::Launcher | Self::LauncherOfImage => {
+                ("graphcore.ai/v1alpha1", "IPUJob", launcher())
+            }
             Self::MpiJob => ("kubeflow.org/v2beta1", "MPIJob", mpi_job()),
         };
         let object = json!({
