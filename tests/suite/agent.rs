@@ -21,6 +21,10 @@ fn the_agent_and_the_operator_use_the_same_names() {
         labels::MAIN_CONTAINER_ANNOTATION
     );
     assert_eq!(ipu_agent::hold::HELD, labels::HELD);
+    assert_eq!(
+        ipu_agent::hold::annotation::START_ANNOTATION,
+        labels::START_ANNOTATION
+    );
     for index in [0, 9, 10, u32::MAX] {
         // The hostfile has the host names, as far as they are names of Pods without dots.
         for job in ["mnist", "a.b"] {

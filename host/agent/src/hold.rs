@@ -2,9 +2,11 @@
 //! command itself.
 //!
 //! The operator releases the command by an annotation of the Pod, which the kubelet writes into a
-//! file of the container (`downwardAPI`). The kubelet updates the file within about 0.2 seconds,
-//! because a change of a Pod is a reason to synchronize it. So the agent needs neither a right nor
-//! a request to the API server, and cannot miss the release.
+//! file of the container (`downwardAPI`): that needs neither a right nor a request, and cannot be
+//! missed. The kubelet does so when it synchronizes the Pod, up to a second later. So a launcher
+//! that may follow its own Pod does that too, and the first of both counts.
+
+pub mod annotation;
 
 use std::fs;
 use std::io::{self, Write};
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use ipu_text::explain;
 
+use self::annotation::OwnPod;
 use crate::ending::Ending;
 
 /// Content of the file while the command is held back.
@@ -47,10 +50,15 @@ pub enum HoldError {
     Start(String, #[source] io::Error),
 }
 
-/// Waits until the file releases the command, then replaces this process by it. Returns an exit
-/// code only if the command never started: 128 + n if signal n ended the wait. The kubelet shows
-/// the content of `termination_log` as the reason.
-pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u8, HoldError> {
+/// Waits until the file, or the annotation of this Pod, releases the command, then replaces this
+/// process by it. Returns an exit code only if the command never started: 128 + n if signal n ended
+/// the wait. The kubelet shows the content of `termination_log` as the reason.
+pub fn hold(
+    file: &Path,
+    pod: Option<&OwnPod>,
+    command: &[String],
+    termination_log: &Path,
+) -> Result<u8, HoldError> {
     let (program, arguments) = command.split_first().ok_or(HoldError::NoCommand)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,12 +70,14 @@ pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u
             biased;
             code = ending.next() => Ok(Some(code)),
             released = release(file) => released.map(|()| None),
+            () = announced(pod) => Ok(None),
         }
     });
     if let Some(code) = ended? {
         return Ok(code);
     }
-    drop(runtime);
+    // A thread may still look the API server's name up.
+    runtime.shutdown_background();
     // `exec` resets the signals that this process handles or ignores, and its mask.
     let error = Command::new(program).args(arguments).exec();
     let error = HoldError::Start(program.clone(), error);
@@ -82,6 +92,14 @@ pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u
 fn write_reason(termination_log: &Path, reason: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).open(termination_log)?;
     file.write_all(reason.as_bytes())
+}
+
+/// Awaits the release in the annotation of this Pod, if it may be followed.
+async fn announced(pod: Option<&OwnPod>) {
+    match pod {
+        Some(pod) => annotation::release(pod).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn release(file: &Path) -> Result<(), HoldError> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use ipu_agent::exec::{self, ExecRequest, KnownPod};
+use ipu_agent::hold::annotation::OwnPod;
 use ipu_agent::host_name::{self, NamedCommand};
 use ipu_agent::{FAILED, hold, idle, install, names, run};
 use ipu_text::explain;
@@ -53,6 +54,8 @@ enum Task {
         /// File in which the kubelet reads why the container has ended.
         #[arg(long, default_value = "/dev/termination-log")]
         termination_log: PathBuf,
+        #[command(flatten)]
+        own: Own,
         /// The file. It contains `held` until the release.
         file: PathBuf,
         /// The command and its arguments.
@@ -96,6 +99,25 @@ enum Task {
     },
 }
 
+/// A launcher that may follow its own Pod, whose annotation releases the command earlier than the
+/// file.
+#[derive(clap::Args)]
+struct Own {
+    /// Name of this Pod.
+    #[arg(long, requires = "uid_file")]
+    pod: Option<String>,
+    /// File with the UID of this Pod.
+    #[arg(long, requires = "pod")]
+    uid_file: Option<PathBuf>,
+}
+
+impl Own {
+    fn pod(self) -> Option<OwnPod> {
+        let named = self.pod.zip(self.uid_file);
+        named.map(|(name, uid_file)| OwnPod { name, uid_file })
+    }
+}
+
 /// What a launcher knows of its workers if it cannot read their Pods.
 #[derive(clap::Args)]
 struct Known {
@@ -119,6 +141,8 @@ impl Known {
 }
 
 fn main() -> ExitCode {
+    // For connections to the API server. An error means that a provider is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     match perform(Arguments::parse().task) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -157,26 +181,26 @@ fn perform(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
         }
         Task::Hold {
             termination_log,
+            own,
             file,
             command,
-        } => Ok(hold::hold(&file, &command, &termination_log)?),
+        } => {
+            let own = own.pod();
+            Ok(hold::hold(&file, own.as_ref(), &command, &termination_log)?)
+        }
         Task::Exec {
             namespace,
             job,
             known,
             pod,
             command,
-        } => {
-            // An error means that a provider is installed already.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-            Ok(exec::run(&ExecRequest {
-                pod: job.map_or_else(|| pod.clone(), |job| names::pod(&job, &pod)),
-                namespace,
-                command,
-                agent: std::env::current_exe().ok(),
-                known: known.pod(),
-            })?)
-        }
+        } => Ok(exec::run(&ExecRequest {
+            pod: job.map_or_else(|| pod.clone(), |job| names::pod(&job, &pod)),
+            namespace,
+            command,
+            agent: std::env::current_exe().ok(),
+            known: known.pod(),
+        })?),
         Task::Run { command } => match run::exec(&command)? {},
         Task::HostName {
             address,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::labels::{self, AGENT_VOLUME};
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource,
     ImageVolumeSource, ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile,
@@ -34,6 +35,9 @@ const START: &str = "ipu-operator-start";
 
 /// Name of the file in the folder.
 const START_FILE: &str = "start";
+
+/// Name of the file with the UID of the Pod there.
+const UID_FILE: &str = "uid";
 
 /// Maximum length of the hostfile as an annotation and the annotations of the template together, in
 /// bytes. All annotations of a Pod have at most 256 KiB, and the operator adds some.
@@ -133,22 +137,40 @@ pub fn mount(container: &mut Container) {
     });
 }
 
-/// Holds the command of a container back until the annotation of its Pod releases it. The kubelet
-/// writes the annotation into a file.
-pub fn hold(spec: &mut PodSpec, container: &mut Container) {
+/// Holds the command of a launcher back until the annotation of its Pod releases it. The kubelet
+/// writes the annotation into a file, up to a second later, and a launcher that may follow its own
+/// Pod sees it at once. One with shared rights reads no Pod.
+pub fn hold(
+    spec: &mut PodSpec,
+    container: &mut Container,
+    (job, settings): (&ValidJob, &PodSettings),
+) {
     let annotation = labels::START_ANNOTATION;
-    let file = DownwardAPIVolumeFile {
-        path: START_FILE.to_owned(),
+    let file = |path: &str, field: String| DownwardAPIVolumeFile {
+        path: path.to_owned(),
         field_ref: Some(ObjectFieldSelector {
             api_version: None,
-            field_path: format!("metadata.annotations['{annotation}']"),
+            field_path: field,
         }),
         ..DownwardAPIVolumeFile::default()
     };
+    let mut files = vec![file(
+        START_FILE,
+        format!("metadata.annotations['{annotation}']"),
+    )];
+    let mut words = vec![PROGRAM.to_owned(), "hold".to_owned()];
+    if !access::shares_rights(job, settings) {
+        files.push(file(UID_FILE, "metadata.uid".to_owned()));
+        words.extend(["--pod".to_owned(), naming::launcher(&job.name)]);
+        words.extend([
+            "--uid-file".to_owned(),
+            format!("{START_FOLDER}/{UID_FILE}"),
+        ]);
+    }
     spec.volumes.get_or_insert_default().push(Volume {
         name: START.to_owned(),
         downward_api: Some(DownwardAPIVolumeSource {
-            items: Some(vec![file]),
+            items: Some(files),
             ..DownwardAPIVolumeSource::default()
         }),
         ..Volume::default()
@@ -162,10 +184,9 @@ pub fn hold(spec: &mut PodSpec, container: &mut Container) {
             read_only: Some(true),
             ..VolumeMount::default()
         });
-    let file = format!("{START_FOLDER}/{START_FILE}");
-    let words = [PROGRAM, "hold", &file, "--"].map(str::to_owned);
-    let command = container.command.take().unwrap_or_default();
-    container.command = Some(words.into_iter().chain(command).collect());
+    words.extend([format!("{START_FOLDER}/{START_FILE}"), "--".to_owned()]);
+    words.extend(container.command.take().unwrap_or_default());
+    container.command = Some(words);
 }
 
 fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {

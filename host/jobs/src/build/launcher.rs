@@ -62,7 +62,7 @@ pub fn launcher(
         agent_files::add_to_launcher(&mut annotations, &mut spec, &mut container, job, settings);
     }
     if is_held(job) {
-        agent::hold(&mut spec, &mut container);
+        agent::hold(&mut spec, &mut container, (job, settings));
         annotations.insert(labels::START_ANNOTATION.to_owned(), labels::HELD.to_owned());
     } else {
         annotations.remove(labels::START_ANNOTATION);
