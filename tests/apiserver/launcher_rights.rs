@@ -2,6 +2,7 @@
 //! shows what a token of a launcher reaches.
 
 use cluster::wait::{Seen, eventually};
+use ipu_agent::hold::annotation::{self, OwnPod};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming::SHARED_LAUNCHERS;
 use ipu_jobs::build::agent;
@@ -38,6 +39,11 @@ async fn client_as(installation: &Installation, credentials: AuthInfo) -> Client
 
 /// A client with a token of the shared account, bound to a Pod if one is given.
 async fn with_token(installation: &Installation, pod: Option<&Pod>) -> Client {
+    with_token_of(installation, SHARED_LAUNCHERS, pod).await
+}
+
+/// The same of any account.
+async fn with_token_of(installation: &Installation, account: &str, pod: Option<&Pod>) -> Client {
     let bound = pod.map(|pod| BoundObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
@@ -53,7 +59,7 @@ async fn with_token(installation: &Installation, pod: Option<&Pod>) -> Client {
     };
     let accounts: Api<ServiceAccount> = Api::default_namespaced(installation.client.clone());
     let params = PostParams::default();
-    let made = accounts.create_token_request(SHARED_LAUNCHERS, &params, &request);
+    let made = accounts.create_token_request(account, &params, &request);
     let token = made.await.unwrap().status.unwrap().token.unwrap();
     let credentials = AuthInfo {
         token: Some(token.into()),
@@ -149,6 +155,33 @@ async fn a_launcher_reaches_the_workers_of_its_own_job_and_nothing_else() {
     let unbound = with_token(&installation, None).await;
     let reply = exec(&unbound, "mnist-worker-0", &command).await;
     assert!(reply.contains("token of a launcher's Pod"), "{reply}");
+}
+
+#[tokio::test]
+async fn a_launcher_with_rights_of_its_own_follows_its_pod_and_no_other() {
+    let installation = Installation::new().await;
+    let _controller = installation.controller("follow-controller", vec![]).await;
+    let _proxy = installation.proxy("follow-proxy", Vec::new()).await;
+    let launcher = running(&installation, "mnist").await;
+    let client = with_token_of(&installation, "mnist-launcher", Some(&launcher)).await;
+    let own = OwnPod {
+        name: launcher.name_any(),
+        uid: launcher.uid().unwrap(),
+    };
+    let released = annotation::is_released(client.clone(), "default", &own).await;
+    assert!(released.unwrap());
+    for name in ["mnist-worker-0", "other-launcher"] {
+        let other = OwnPod {
+            name: name.to_owned(),
+            ..own.clone()
+        };
+        let refused = annotation::is_released(client.clone(), "default", &other).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains("cannot watch resource"),
+            "{name}: {refused}"
+        );
+    }
 }
 
 /// The Pods of the namespace, for a user who may create Pods and nothing else.

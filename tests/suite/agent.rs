@@ -25,6 +25,8 @@ fn the_agent_and_the_operator_use_the_same_names() {
         ipu_agent::hold::annotation::START_ANNOTATION,
         labels::START_ANNOTATION
     );
+    let own_pod = agent::OWN_POD.map(|(name, _)| name);
+    assert_eq!(ipu_agent::hold::annotation::FILES, own_pod);
     for index in [0, 9, 10, u32::MAX] {
         // The hostfile has the host names, as far as they are names of Pods without dots.
         for job in ["mnist", "a.b"] {

@@ -51,14 +51,10 @@ pub enum HoldError {
 }
 
 /// Waits until the file, or the annotation of this Pod, releases the command, then replaces this
-/// process by it. Returns an exit code only if the command never started: 128 + n if signal n ended
-/// the wait. The kubelet shows the content of `termination_log` as the reason.
-pub fn hold(
-    file: &Path,
-    pod: Option<&OwnPod>,
-    command: &[String],
-    termination_log: &Path,
-) -> Result<u8, HoldError> {
+/// process by it. The annotation is followed if there are [`annotation::FILES`] beside the file.
+/// Returns an exit code only if the command never started: 128 + n if signal n ended the wait. The
+/// kubelet shows the content of `termination_log` as the reason.
+pub fn hold(file: &Path, command: &[String], termination_log: &Path) -> Result<u8, HoldError> {
     let (program, arguments) = command.split_first().ok_or(HoldError::NoCommand)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -70,7 +66,7 @@ pub fn hold(
             biased;
             code = ending.next() => Ok(Some(code)),
             released = release(file) => released.map(|()| None),
-            () = announced(pod) => Ok(None),
+            () = announced(file) => Ok(None),
         }
     });
     if let Some(code) = ended? {
@@ -95,9 +91,9 @@ fn write_reason(termination_log: &Path, reason: &str) -> io::Result<()> {
 }
 
 /// Awaits the release in the annotation of this Pod, if it may be followed.
-async fn announced(pod: Option<&OwnPod>) {
-    match pod {
-        Some(pod) => annotation::release(pod).await,
+async fn announced(file: &Path) {
+    match file.parent().and_then(OwnPod::read) {
+        Some(pod) => annotation::release(&pod).await,
         None => std::future::pending().await,
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use ipu_agent::exec::{self, ExecRequest, KnownPod};
-use ipu_agent::hold::annotation::OwnPod;
 use ipu_agent::host_name::{self, NamedCommand};
 use ipu_agent::{FAILED, hold, idle, install, names, run};
 use ipu_text::explain;
@@ -49,13 +48,12 @@ enum Task {
         #[arg(long)]
         shares_processes: bool,
     },
-    /// Hold a command back until a file releases it, then become this command.
+    /// Hold a command back until a file releases it, then become this command. With the files name
+    /// and uid of this Pod beside it, an annotation of the Pod may release the command earlier.
     Hold {
         /// File in which the kubelet reads why the container has ended.
         #[arg(long, default_value = "/dev/termination-log")]
         termination_log: PathBuf,
-        #[command(flatten)]
-        own: Own,
         /// The file. It contains `held` until the release.
         file: PathBuf,
         /// The command and its arguments.
@@ -97,25 +95,6 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-}
-
-/// A launcher that may follow its own Pod, whose annotation releases the command earlier than the
-/// file.
-#[derive(clap::Args)]
-struct Own {
-    /// Name of this Pod.
-    #[arg(long, requires = "uid_file")]
-    pod: Option<String>,
-    /// File with the UID of this Pod.
-    #[arg(long, requires = "pod")]
-    uid_file: Option<PathBuf>,
-}
-
-impl Own {
-    fn pod(self) -> Option<OwnPod> {
-        let named = self.pod.zip(self.uid_file);
-        named.map(|(name, uid_file)| OwnPod { name, uid_file })
-    }
 }
 
 /// What a launcher knows of its workers if it cannot read their Pods.
@@ -181,13 +160,9 @@ fn perform(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
         }
         Task::Hold {
             termination_log,
-            own,
             file,
             command,
-        } => {
-            let own = own.pod();
-            Ok(hold::hold(&file, own.as_ref(), &command, &termination_log)?)
-        }
+        } => Ok(hold::hold(&file, &command, &termination_log)?),
         Task::Exec {
             namespace,
             job,

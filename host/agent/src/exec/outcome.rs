@@ -67,12 +67,14 @@ pub fn is_transient(error: &kube::Error) -> bool {
 }
 
 /// Whether the request certainly had no effect, so that it can be repeated although it starts a
-/// command: the server was unreachable, or it replied that it cannot serve the request now.
+/// command: the server was unreachable, or it replied that it cannot serve the request now. An API
+/// server may learn of the launcher's rights a moment after the launcher has started (403).
 pub fn was_turned_away(error: &kube::Error) -> bool {
+    let is_passing = |code: u16| matches!(code, 403 | 429 | 500..);
     match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::Api(status) => is_passing(status.code),
         kube::Error::UpgradeConnection(UpgradeConnectionError::ProtocolSwitch(code)) => {
-            code.is_server_error()
+            is_passing(code.as_u16())
         }
         kube::Error::Service(cause) => never_connected(cause.as_ref()),
         kube::Error::HyperError(cause) => never_connected(cause),
@@ -200,7 +202,7 @@ mod tests {
         let refused = service(std::io::ErrorKind::ConnectionRefused);
         let cut = service(std::io::ErrorKind::ConnectionReset);
         for (error, transient, turned_away) in [
-            (api(403), false, false),
+            (api(403), true, true),
             (api(404), false, false),
             (api(429), true, true),
             (api(503), true, true),

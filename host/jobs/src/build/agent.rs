@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use ipu_api::labels::{self, AGENT_VOLUME};
-use ipu_api::naming;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource,
     ImageVolumeSource, ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile,
@@ -36,8 +35,8 @@ const START: &str = "ipu-operator-start";
 /// Name of the file in the folder.
 const START_FILE: &str = "start";
 
-/// Name of the file with the UID of the Pod there.
-const UID_FILE: &str = "uid";
+/// Names and fields of the files there with which the agent follows its Pod.
+pub const OWN_POD: [(&str, &str); 2] = [("name", "metadata.name"), ("uid", "metadata.uid")];
 
 /// Maximum length of the hostfile as an annotation and the annotations of the template together, in
 /// bytes. All annotations of a Pod have at most 256 KiB, and the operator adds some.
@@ -154,19 +153,11 @@ pub fn hold(
         }),
         ..DownwardAPIVolumeFile::default()
     };
-    let mut files = vec![file(
-        START_FILE,
-        format!("metadata.annotations['{annotation}']"),
-    )];
-    let mut words = vec![PROGRAM.to_owned(), "hold".to_owned()];
-    if !access::shares_rights(job, settings) {
-        files.push(file(UID_FILE, "metadata.uid".to_owned()));
-        words.extend(["--pod".to_owned(), naming::launcher(&job.name)]);
-        words.extend([
-            "--uid-file".to_owned(),
-            format!("{START_FOLDER}/{UID_FILE}"),
-        ]);
-    }
+    let release = file(START_FILE, format!("metadata.annotations['{annotation}']"));
+    let own = OWN_POD.map(|(name, field)| file(name, field.to_owned()));
+    let follows = !access::shares_rights(job, settings);
+    let own = own.into_iter().filter(|_| follows);
+    let files = [release].into_iter().chain(own).collect();
     spec.volumes.get_or_insert_default().push(Volume {
         name: START.to_owned(),
         downward_api: Some(DownwardAPIVolumeSource {
@@ -184,9 +175,10 @@ pub fn hold(
             read_only: Some(true),
             ..VolumeMount::default()
         });
-    words.extend([format!("{START_FOLDER}/{START_FILE}"), "--".to_owned()]);
-    words.extend(container.command.take().unwrap_or_default());
-    container.command = Some(words);
+    let file = format!("{START_FOLDER}/{START_FILE}");
+    let words = [PROGRAM, "hold", &file, "--"].map(str::to_owned);
+    let command = container.command.take().unwrap_or_default();
+    container.command = Some(words.into_iter().chain(command).collect());
 }
 
 fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {

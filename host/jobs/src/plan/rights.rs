@@ -1,7 +1,7 @@
 //! Pure: the objects by which a launcher may execute commands in the workers of its job.
 
 use super::Applicable;
-use crate::build::{PodSettings, access, shared_rights};
+use crate::build::{self, PodSettings, access, shared_rights};
 use crate::facts::partition::PartitionState;
 use crate::facts::{Facts, Instance};
 use crate::phase::Phase;
@@ -18,8 +18,8 @@ pub(super) struct Rights {
     pub(super) withdraw: Option<Applicable>,
 }
 
-/// Decides the rights of a launcher. A Role of its own names a worker only while that Pod exists
-/// and is the job's, because a Pod of another owner can have the name at any other time.
+/// Decides the rights of a launcher. A Role of its own names a Pod only while that exists and is
+/// the job's, because a Pod of another owner can have the name at any other time.
 ///
 /// The ServiceAccount exists before the first worker: an account of the user with the same name
 /// blocks the job. A running launcher keeps its right to the remaining workers.
@@ -36,6 +36,9 @@ pub(super) fn rights(
     let workers = facts.workers().filter(|worker| worker.uid.is_some());
     let names: Vec<String> = workers.map(|worker| worker.name.clone()).collect();
     let is_complete = names.len() == facts.workers().count();
+    // It is created together with the workers, and one write names them all.
+    let is_held = build::launcher::is_held(job);
+    let awaits_launcher = is_held && facts.launcher.uid.is_none();
     // Jobs in the queue have none yet.
     let is_due = is_complete || creates_pods || partitions_form(facts);
     match (phase, is_complete) {
@@ -48,11 +51,15 @@ pub(super) fn rights(
                 withdraw: Some(empty_role(job)),
             }
         }
-        (Phase::Waiting | Phase::Starting, true) | (Phase::Running, _) => Rights {
-            apply: bound(job, launcher, &names),
+        (Phase::Waiting | Phase::Starting, true) if !awaits_launcher => Rights {
+            apply: bound(job, launcher, &names, is_held),
             ..Rights::default()
         },
-        (Phase::Waiting | Phase::Starting, false) => {
+        (Phase::Running, _) => Rights {
+            apply: bound(job, launcher, &names, is_held && !awaits_launcher),
+            ..Rights::default()
+        },
+        (Phase::Waiting | Phase::Starting, _) => {
             let account = account(job, launcher).filter(|_| is_due);
             Rights {
                 apply: account.into_iter().collect(),
@@ -101,13 +108,18 @@ fn partitions_form(facts: &Facts) -> bool {
 }
 
 fn empty_role(job: &ValidJob) -> Applicable {
-    Applicable::Role(access::role(job, &[]))
+    Applicable::Role(access::role(job, &[], false))
 }
 
-/// The account, and its right to exec into these workers.
-fn bound(job: &ValidJob, launcher: &ValidLauncher, workers: &[String]) -> Vec<Applicable> {
+/// The account, its right to exec into these workers, and to follow its Pod if that `is_held`.
+fn bound(
+    job: &ValidJob,
+    launcher: &ValidLauncher,
+    workers: &[String],
+    is_held: bool,
+) -> Vec<Applicable> {
     let rights = [
-        Applicable::Role(access::role(job, workers)),
+        Applicable::Role(access::role(job, workers, is_held)),
         Applicable::RoleBinding(access::role_binding(job, launcher)),
     ];
     account(job, launcher).into_iter().chain(rights).collect()

@@ -29,7 +29,7 @@ fn an_interactive_job_reports_its_end_and_completes_by_itself() {
     let launcher = world.pod("sample-launcher").clone();
     let container = &launcher.spec.as_ref().unwrap().containers[0];
     assert_eq!(
-        container.command.as_ref().unwrap()[9..],
+        container.command.as_ref().unwrap()[5..],
         ["idle", "--grace-seconds", "28", "--seconds", "3600"]
     );
     assert!(environment(&launcher, 0).contains_key("OMPI_MCA_plm_rsh_agent"));

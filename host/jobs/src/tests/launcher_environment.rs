@@ -104,7 +104,7 @@ fn the_grace_period_is_that_of_the_template() {
         assert_eq!(command[2..], ["--grace-seconds", agent], "{period}");
         let pod = launcher_of(&IPUJob::sample().interactive(60).template(&template));
         let command = spec(&pod).containers[0].command.clone().unwrap();
-        assert_eq!(command[10..], ["--grace-seconds", agent, "--seconds", "60"]);
+        assert_eq!(command[6..], ["--grace-seconds", agent, "--seconds", "60"]);
         let env = environment(&of_template(&template), 0);
         let timeout = env.get("OMPI_MCA_odls_base_sigkill_timeout");
         assert_eq!(timeout.map(String::as_str), daemon, "{period}");
