@@ -85,7 +85,8 @@ impl ControllerOptions {
         &self,
         jobs: &'a JobSettings,
         kueue: ServedGroup,
-        (dry_runs, mountable): (DryRuns, Mountable),
+        dry_runs: DryRuns,
+        mountable: Mountable,
         metrics: &'a Metrics,
     ) -> Reconcilers<'a> {
         let queued = KueueSettings {
@@ -255,7 +256,7 @@ async fn serve(
         kueue: kueue_watch,
     };
     let jobs = options.jobs();
-    let reconcilers = options.reconcilers(&jobs, served_kueue, (dry_runs, mountable), &metrics);
+    let reconcilers = options.reconcilers(&jobs, served_kueue, dry_runs, mountable, &metrics);
     let (served, measured, _, (), (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),

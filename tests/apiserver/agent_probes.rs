@@ -11,8 +11,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::{Value, json};
 
 use crate::job::parallel;
-use crate::planes;
 use crate::processes::{Given, Installation, RELEASE};
+use crate::{nodes, planes};
 
 /// Name of the Pod that probes a node.
 const PROBE: &str = "ipu-operator-agent-probe";
@@ -33,17 +33,13 @@ async fn installed() -> Installation {
 
 /// Adds a ready node whose kubelet has this version.
 async fn add_node(client: &Client, name: &str, kubelet: &str) {
+    nodes::set_ready(client, name, "True").await;
+    let status = json!({"status": {"nodeInfo": {
+        "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "containerd://2.4.2",
+        "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": kubelet,
+        "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": "",
+    }}});
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
-    let status = json!({"status": {
-        "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeInfo": {
-            "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "containerd://2.4.2",
-            "kernelVersion": "", "kubeProxyVersion": "", "kubeletVersion": kubelet,
-            "machineID": "", "operatingSystem": "linux", "osImage": "", "systemUUID": "",
-        },
-    }});
     let (status, params) = (Patch::Merge(&status), PatchParams::default());
     nodes.patch_status(name, &params, &status).await.unwrap();
 }

@@ -3,6 +3,7 @@
 pub mod access;
 pub mod agent;
 pub mod agent_files;
+pub mod downward_file;
 pub mod environment;
 pub mod hostfile;
 pub mod launcher;

@@ -32,8 +32,8 @@ use self::choice::{Findings, Outcome};
 use self::node::{KnownNode, NodeVersion, Nodes};
 use crate::build::{AgentDelivery, PodSettings};
 
-/// Time between two looks whether a failed version is due again.
-const LOOK: Duration = Duration::from_secs(30);
+/// Period of the checks whether a failed version is due again.
+const CHECK_PERIOD: Duration = Duration::from_secs(30);
 
 /// What probes are built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub async fn follow(
         settings,
         mountable,
         findings: Findings::default(),
-        said: None,
+        logged_reason: None,
     };
     let following = future::join(
         follow_nodes(&client, &nodes),
@@ -137,8 +137,8 @@ struct Follower<'a> {
     settings: &'a ProbeSettings,
     mountable: &'a Mountable,
     findings: Findings,
-    /// What was logged last.
-    said: Option<String>,
+    /// The reason of the last choice in the log.
+    logged_reason: Option<String>,
 }
 
 /// A replica that has lost the leadership knows nothing of the nodes any more.
@@ -158,18 +158,17 @@ impl<'a> Follower<'a> {
             let known = known.unwrap_or_default();
             match &probe {
                 None => probe = self.next(&known),
-                Some(probe) => probe.end_without(&known),
+                Some(probe) => probe.cancel_if_obsolete(&known),
             }
             tokio::select! {
                 () = wait::changed(&mut nodes) => {}
                 outcome = ended(&mut probe) => {
                     if let Some(Probe { node, version, .. }) = probe.take() {
                         let known = nodes.borrow().clone().unwrap_or_default();
-                        let at = (&*node, version);
-                        self.findings.record(at, outcome, &known, clock::now());
+                        self.findings.record(&node, version, outcome, &known, clock::now());
                     }
                 }
-                () = sleep(LOOK) => {}
+                () = sleep(CHECK_PERIOD) => {}
             }
         }
     }
@@ -191,16 +190,16 @@ impl<'a> Follower<'a> {
     fn choose(&mut self, nodes: Option<&Nodes>) {
         let (delivery, reason) = self.findings.choose(nodes);
         self.mountable.set(delivery == AgentDelivery::Image);
-        if self.said.as_ref() != Some(&reason) {
+        if self.logged_reason.as_ref() != Some(&reason) {
             tracing::info!(?delivery, "the agent gets into new Pods by this: {reason}");
-            self.said = Some(reason);
+            self.logged_reason = Some(reason);
         }
     }
 }
 
 impl Probe<'_> {
-    /// Ends a probe that can show nothing any more, so that others need not wait for it.
-    fn end_without(&self, nodes: &Nodes) {
+    /// Cancels a probe that can show nothing any more, so that others need not wait for it.
+    fn cancel_if_obsolete(&self, nodes: &Nodes) {
         let node = nodes.get(&self.node);
         if node.is_none_or(|node| node.version != self.version || !node.is_ready) {
             self.node_changed.cancel();

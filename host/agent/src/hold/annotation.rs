@@ -20,6 +20,9 @@ pub const START_ANNOTATION: &str = "graphcore.ai/start";
 /// end has vanished does not end by itself.
 const LONGEST_WATCH: Duration = Duration::from_secs(310);
 
+/// Pause after a watch that the API server has ended: a proxy before it may end each at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// Names of the files with the name and the UID of this Pod, beside that of the release. Without
 /// them, the launcher has no right to follow its Pod.
 pub const FILES: [&str; 2] = ["name", "uid"];
@@ -69,10 +72,11 @@ impl OwnPod {
 pub(super) async fn release(pod: &OwnPod) {
     loop {
         let watched = || async { in_time(pod).await };
-        // It repeats for ever.
+        // The builder repeats a failed watch without end.
         if watched.retry(patience()).await.unwrap_or(false) {
             return;
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -40,9 +40,9 @@ pub fn service_account(job: &ValidJob) -> ServiceAccount {
     }
 }
 
-/// Builds the launcher's Role, with these workers of the job. A launcher that `is_held` follows its
-/// own Pod, whose annotation releases its command.
-pub fn role(job: &ValidJob, workers: &[String], is_held: bool) -> Role {
+/// Builds the launcher's Role, with these workers of the job. A held launcher
+/// follows its own Pod, whose annotation releases its command (`follows_own_pod`).
+pub fn role(job: &ValidJob, workers: &[String], follows_own_pod: bool) -> Role {
     let rules = [
         rule("pods", &["get"], workers),
         // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`,
@@ -51,7 +51,7 @@ pub fn role(job: &ValidJob, workers: &[String], is_held: bool) -> Role {
     ];
     // A rule without names would grant the right to all Pods.
     let rules = rules.into_iter().filter(|_| !workers.is_empty());
-    let own = is_held.then(|| rule("pods", &["watch"], &[naming::launcher(&job.name)]));
+    let own = follows_own_pod.then(|| rule("pods", &["watch"], &[naming::launcher(&job.name)]));
     Role {
         metadata: metadata(job, naming::launcher(&job.name)),
         rules: Some(rules.chain(own).collect()),

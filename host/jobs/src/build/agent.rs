@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 
 use ipu_api::labels::{self, AGENT_VOLUME};
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource,
-    ImageVolumeSource, ObjectFieldSelector, PodSpec, ResourceRequirements, SeccompProfile,
-    SecurityContext, Volume, VolumeMount,
+    Capabilities, Container, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource,
+    PodSpec, ResourceRequirements, SeccompProfile, SecurityContext, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::{PodSettings, access, hostfile, uses_host_network};
+use super::{PodSettings, access, downward_file, hostfile, uses_host_network};
 use crate::validate::ValidJob;
 
 /// Folder of the agent and the files, in every container that mounts them.
@@ -138,26 +137,15 @@ pub fn mount(container: &mut Container) {
 
 /// Holds the command of a launcher back until the annotation of its Pod releases it. The kubelet
 /// writes the annotation into a file, up to a second later, and a launcher that may follow its own
-/// Pod sees it at once. One with shared rights reads no Pod.
-pub fn hold(
-    spec: &mut PodSpec,
-    container: &mut Container,
-    (job, settings): (&ValidJob, &PodSettings),
-) {
-    let annotation = labels::START_ANNOTATION;
-    let file = |path: &str, field: String| DownwardAPIVolumeFile {
-        path: path.to_owned(),
-        field_ref: Some(ObjectFieldSelector {
-            api_version: None,
-            field_path: field,
-        }),
-        ..DownwardAPIVolumeFile::default()
-    };
-    let release = file(START_FILE, format!("metadata.annotations['{annotation}']"));
-    let own = OWN_POD.map(|(name, field)| file(name, field.to_owned()));
-    let follows = !access::shares_rights(job, settings);
-    let own = own.into_iter().filter(|_| follows);
-    let files = [release].into_iter().chain(own).collect();
+/// Pod sees it at once (`follows_own_pod`).
+pub fn hold(spec: &mut PodSpec, container: &mut Container, follows_own_pod: bool) {
+    let mut files = vec![downward_file::of_annotation(
+        START_FILE,
+        labels::START_ANNOTATION,
+    )];
+    if follows_own_pod {
+        files.extend(OWN_POD.map(|(name, field)| downward_file::of_field(name, field)));
+    }
     spec.volumes.get_or_insert_default().push(Volume {
         name: START.to_owned(),
         downward_api: Some(DownwardAPIVolumeSource {

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use ipu_api::labels;
 use k8s_openapi::api::core::v1::{
-    Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, ObjectFieldSelector, PodSpec,
-    Volume, VolumeMount,
+    Container, DownwardAPIVolumeFile, DownwardAPIVolumeSource, PodSpec, Volume, VolumeMount,
 };
 
 use super::agent::{FOLDER, HOSTFILE, KUBEEXEC, PROGRAM};
-use super::{PodSettings, agent, hostfile};
+use super::{PodSettings, agent, downward_file, hostfile};
 use crate::validate::ValidJob;
 
 /// Name of the volume with the files of a launcher.
@@ -52,13 +51,8 @@ pub fn add(
     for (annotation, name, mode, content) in files {
         annotations.insert(annotation.to_owned(), content);
         items.push(DownwardAPIVolumeFile {
-            path: name.to_owned(),
             mode: Some(mode),
-            field_ref: Some(ObjectFieldSelector {
-                api_version: None,
-                field_path: format!("metadata.annotations['{annotation}']"),
-            }),
-            ..DownwardAPIVolumeFile::default()
+            ..downward_file::of_annotation(name, annotation)
         });
         container
             .volume_mounts

@@ -61,15 +61,17 @@ pub fn launcher(
     if agent::delivery(job, settings) == AgentDelivery::Image {
         agent_files::add_to_launcher(&mut annotations, &mut spec, &mut container, job, settings);
     }
+    let shares_rights = access::shares_rights(job, settings);
     if is_held(job) {
-        agent::hold(&mut spec, &mut container, (job, settings));
+        // A launcher with shared rights reads no Pod.
+        agent::hold(&mut spec, &mut container, !shares_rights);
         annotations.insert(labels::START_ANNOTATION.to_owned(), labels::HELD.to_owned());
     } else {
         annotations.remove(labels::START_ANNOTATION);
     }
     spec.containers = vec![container];
     keep_used_claims(&mut spec);
-    let account = if access::shares_rights(job, settings) {
+    let account = if shares_rights {
         naming::SHARED_LAUNCHERS.to_owned()
     } else {
         access::account_name(job, command)

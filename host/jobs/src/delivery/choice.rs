@@ -47,8 +47,8 @@ struct Finding {
 }
 
 impl Finding {
-    /// When the next probe is made. `None`: no other is necessary.
-    fn again(&self) -> Option<Timestamp> {
+    /// Time of the next probe. `None`: no other is necessary.
+    fn next_probe(&self) -> Option<Timestamp> {
         let times = match self.outcome {
             Outcome::Mounts => return None,
             Outcome::Refuses(_) => i32::try_from(self.probes).unwrap_or(RETRIES_MAX),
@@ -67,7 +67,8 @@ impl Findings {
     /// has left or has another version meanwhile has shown nothing.
     pub(super) fn record(
         &mut self,
-        (node, version): (&str, NodeVersion),
+        node: &str,
+        version: NodeVersion,
         outcome: Outcome,
         nodes: &Nodes,
         now: Timestamp,
@@ -97,7 +98,7 @@ impl Findings {
             by_version.entry(&node.version).or_default().push(name);
         }
         let is_due = |version: &NodeVersion| match self.0.get(version) {
-            Some(finding) => finding.again().is_some_and(|again| again <= now),
+            Some(finding) => finding.next_probe().is_some_and(|time| time <= now),
             None => true,
         };
         let due = by_version
@@ -173,7 +174,7 @@ mod tests {
         while let Some((name, version)) = findings.due(nodes, at(second)) {
             let is_old = version.to_string().contains(OLD);
             let outcome = if is_old { refused() } else { Outcome::Mounts };
-            findings.record((&name, version), outcome, nodes, at(second));
+            findings.record(&name, version, outcome, nodes, at(second));
             on.push(name);
         }
         on
@@ -224,7 +225,7 @@ mod tests {
             "{reason}"
         );
         let version = nodes["a"].version.clone();
-        findings.record(("a", version), Outcome::Mounts, &nodes, at(0));
+        findings.record("a", version, Outcome::Mounts, &nodes, at(0));
         assert_eq!(findings.choose(Some(&nodes)).0, AgentDelivery::Image);
     }
 
@@ -247,7 +248,7 @@ mod tests {
         for second in [0, 60, 120, 180] {
             let (name, version) = findings.due(&nodes, at(second)).unwrap();
             let outcome = Outcome::NotRun("quota".to_owned());
-            findings.record((&name, version), outcome, &nodes, at(second));
+            findings.record(&name, version, outcome, &nodes, at(second));
             let (_, reason) = findings.choose(Some(&nodes));
             assert!(reason.ends_with("the probe did not run: quota"), "{reason}");
         }
@@ -259,7 +260,7 @@ mod tests {
         let mut findings = Findings::default();
         let mut next = |second| {
             let (name, version) = findings.due(&nodes, at(second)).unwrap();
-            findings.record((&name, version), refused(), &nodes, at(second));
+            findings.record(&name, version, refused(), &nodes, at(second));
             name
         };
         assert_eq!(
@@ -276,7 +277,7 @@ mod tests {
         );
         let mut findings = Findings::default();
         let (name, version) = findings.due(&before, at(0)).unwrap();
-        findings.record((&name, version), Outcome::Mounts, &after, at(1));
+        findings.record(&name, version, Outcome::Mounts, &after, at(1));
         assert!(findings.0.is_empty());
     }
 

@@ -154,7 +154,7 @@ async fn once_ended(pods: &Api<Pod>, name: &str) -> Result<Outcome, ProbeError> 
             match state {
                 Ok(Some(pod)) => match probe::outcome(&pod) {
                     Some(outcome) => return Ok(outcome),
-                    None => last = Some(probe::why(&pod)),
+                    None => last = Some(probe::reason(&pod)),
                 },
                 Ok(None) => return Err(ProbeError::Deleted),
                 Err(error) => last = Some(explain(&error)),

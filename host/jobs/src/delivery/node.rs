@@ -65,7 +65,8 @@ impl KnownNode {
                 runtime: clean(&info.container_runtime_version),
                 architecture: clean(&info.architecture),
             },
-            is_ready: conditions.any(|one| one.type_ == "Ready" && one.status == "True"),
+            is_ready: conditions
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
         })
     }
 }

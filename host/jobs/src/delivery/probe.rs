@@ -135,35 +135,37 @@ pub(super) fn outcome(pod: &Pod) -> Option<Outcome> {
     match has_succeeded {
         Some(true) => Some(Outcome::Mounts),
         None if phase == Some("Succeeded") => Some(Outcome::Mounts),
-        Some(false) => Some(Outcome::Refuses(why(pod))),
-        None if has_stopped || phase == Some("Failed") => Some(Outcome::Refuses(why(pod))),
+        Some(false) => Some(Outcome::Refuses(reason(pod))),
+        None if has_stopped || phase == Some("Failed") => Some(Outcome::Refuses(reason(pod))),
         None => None,
     }
 }
 
-/// Returns what the status of a Pod says about its delay or failure.
-pub(super) fn why(pod: &Pod) -> String {
+/// Returns the reason that the status of a Pod has for its delay or failure.
+pub(super) fn reason(pod: &Pod) -> String {
     let state = state(pod).unwrap_or_default();
     let status = pod.status.clone().unwrap_or_default();
-    let waiting = state.waiting.map(|one| (one.reason, one.message));
-    let ended = state.terminated.map(|one| (one.reason, one.message));
+    let waiting = state
+        .waiting
+        .map(|waiting| (waiting.reason, waiting.message));
+    let ended = state.terminated.map(|ended| (ended.reason, ended.message));
     let own = Some((status.reason, status.message));
-    let said = [ended, waiting, own].into_iter().flatten();
-    let mut said = said.filter_map(|(reason, message)| match (reason, message) {
-        (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
-        (reason, message) => reason.or(message),
-    });
-    let said = said
-        .next()
-        .unwrap_or_else(|| "its status has no reason".to_owned());
-    sanitize(&said, TEXT_MAX)
+    let text = [ended, waiting, own]
+        .into_iter()
+        .flatten()
+        .find_map(|(reason, message)| match (reason, message) {
+            (Some(reason), Some(message)) => Some(format!("{reason}: {message}")),
+            (reason, message) => reason.or(message),
+        });
+    let text = text.unwrap_or_else(|| "its status has no reason".to_owned());
+    sanitize(&text, TEXT_MAX)
 }
 
 fn state(pod: &Pod) -> Option<ContainerState> {
     let status = pod.status.as_ref()?;
     let mut containers = status.container_statuses.iter().flatten();
     containers
-        .find(|one| one.name == AGENT_VOLUME)?
+        .find(|container| container.name == AGENT_VOLUME)?
         .state
         .clone()
 }
@@ -233,6 +235,6 @@ mod tests {
     #[test]
     fn a_probe_that_waits_says_why() {
         let creating = json!({"waiting": {"reason": "ContainerCreating"}});
-        assert_eq!(why(&in_state("Pending", &creating)), "ContainerCreating");
+        assert_eq!(reason(&in_state("Pending", &creating)), "ContainerCreating");
     }
 }

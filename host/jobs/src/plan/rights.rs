@@ -38,7 +38,8 @@ pub(super) fn rights(
     let is_complete = names.len() == facts.workers().count();
     // It is created together with the workers, and one write names them all.
     let is_held = build::launcher::is_held(job);
-    let awaits_launcher = is_held && facts.launcher.uid.is_none();
+    let follows_own_pod = is_held && facts.launcher.uid.is_some();
+    let awaits_launcher = is_held && !follows_own_pod;
     // Jobs in the queue have none yet.
     let is_due = is_complete || creates_pods || partitions_form(facts);
     match (phase, is_complete) {
@@ -52,11 +53,11 @@ pub(super) fn rights(
             }
         }
         (Phase::Waiting | Phase::Starting, true) if !awaits_launcher => Rights {
-            apply: bound(job, launcher, &names, is_held),
+            apply: bound(job, launcher, &names, follows_own_pod),
             ..Rights::default()
         },
         (Phase::Running, _) => Rights {
-            apply: bound(job, launcher, &names, is_held && !awaits_launcher),
+            apply: bound(job, launcher, &names, follows_own_pod),
             ..Rights::default()
         },
         (Phase::Waiting | Phase::Starting, _) => {
@@ -111,15 +112,15 @@ fn empty_role(job: &ValidJob) -> Applicable {
     Applicable::Role(access::role(job, &[], false))
 }
 
-/// The account, its right to exec into these workers, and to follow its Pod if that `is_held`.
+/// The account, its right to exec into these workers, and its right to follow its own Pod.
 fn bound(
     job: &ValidJob,
     launcher: &ValidLauncher,
     workers: &[String],
-    is_held: bool,
+    follows_own_pod: bool,
 ) -> Vec<Applicable> {
     let rights = [
-        Applicable::Role(access::role(job, workers, is_held)),
+        Applicable::Role(access::role(job, workers, follows_own_pod)),
         Applicable::RoleBinding(access::role_binding(job, launcher)),
     ];
     account(job, launcher).into_iter().chain(rights).collect()

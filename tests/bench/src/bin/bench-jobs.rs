@@ -83,20 +83,17 @@ fn print_race(race: &Race, options: &RaceOptions) {
             }
         }
     }
-    let others = |one| {
-        options
-            .contenders
-            .iter()
-            .filter(move |other| **other != one)
-    };
-    let pairs = OURS
-        .into_iter()
-        .flat_map(|one| others(one).map(move |other| (one, *other)));
-    for ((one, other), (what, figure)) in
-        pairs.flat_map(|pair| FIGURES.map(|figure| (pair, figure)))
-    {
-        if let Some(ratios) = race.ratios(one, other, figure) {
-            println!("{} / {}, {what}: {}", name(one), name(other), shown(ratios));
+    for ours in OURS {
+        for peer in options.contenders.iter().filter(|peer| **peer != ours) {
+            print_ratios(race, ours, *peer);
+        }
+    }
+}
+
+fn print_ratios(race: &Race, ours: Contender, peer: Contender) {
+    for (what, figure) in FIGURES {
+        if let Some(ratios) = race.ratios(ours, peer, figure) {
+            println!("{} / {}, {what}: {}", name(ours), name(peer), shown(ratios));
         }
     }
 }
